@@ -1,8 +1,8 @@
-//! How many instructions a response takes, of the whole machine and of the server alone.
+//! How many instructions a response takes, on the whole machine and in the server alone.
 //!
-//! The emulator runs with `-icount shift=0`: its clocks go on by a nanosecond with each instruction
-//! and with nothing else, so that a time in the machine is a number of instructions. `rig/count`
-//! boots it so. Instructions are not time: it says what is done, not how long a processor takes.
+//! The emulator runs with `-icount shift=0`: its clock advances by a nanosecond per instruction and
+//! not otherwise, so that a duration in the machine is a number of instructions. `rig/count` boots
+//! it that way. Instructions are not time: they measure the work, not how long it takes.
 
 use std::fs;
 use std::net::TcpStream;
@@ -20,7 +20,7 @@ use crate::{Result, pattern, terms};
 
 const LEN: u64 = 256 * MIB;
 
-/// Counts a response without TLS and one by each suite, and prints what it counted.
+/// Counts a response without TLS and one with each suite, and prints the counts.
 pub(crate) fn all(place: &Place) -> Result<()> {
     pattern::file(&place.served().join("file"), LEN)?;
     if place.in_kernel() {
@@ -37,7 +37,7 @@ pub(crate) fn all(place: &Place) -> Result<()> {
     Ok(())
 }
 
-/// Asks for the file, and returns the connection before anything of the response is read.
+/// Requests the file, and returns the connection before any of the response is read.
 fn plain(server: &Server) -> Result<TcpStream> {
     let mut stream = TcpStream::connect(("127.0.0.1", server.port))?;
     let head = b"GET /file HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
@@ -45,16 +45,16 @@ fn plain(server: &Server) -> Result<TcpStream> {
     Ok(stream)
 }
 
-/// Opens the connection by TLS. The client does not decrypt, so that only the server's side is counted.
+/// Opens a connection over TLS. The client does not decrypt, so only the server's side is counted.
 fn secured(server: &Server, suite: CipherSuite) -> Result<TcpStream> {
     let mut peer = Peer::on(server.port, terms::client(Some(suite))?)?;
     peer.ask("GET", "/file", "Connection: close\r\n")?;
     Ok(peer.socket().try_clone()?)
 }
 
-/// Counts what it takes to send the file, and prints it as one line of JSON.
+/// Counts the instructions for sending the file, and prints them as one line of JSON.
 fn print(mut what: Value, ask: impl Fn() -> Result<TcpStream>, server: &Server) -> Result<()> {
-    // The first one finds everything cold.
+    // The first response finds all caches cold.
     discard(&ask()?)?;
     let stream = ask()?;
     let before = (Counted::now(server)?, Instant::now());
@@ -76,7 +76,7 @@ fn print(mut what: Value, ask: impl Fn() -> Result<TcpStream>, server: &Server) 
     Ok(())
 }
 
-/// Reads to the end and has the kernel throw away what it reads.
+/// Reads to the end, letting the kernel discard the bytes.
 fn discard(stream: &TcpStream) -> Result<u64> {
     let mut buffer = vec![0; 1 << 20];
     let mut all = 0;
@@ -92,9 +92,9 @@ fn discard(stream: &TcpStream) -> Result<u64> {
 /// Nanoseconds, which are instructions here.
 #[derive(Debug)]
 struct Counted {
-    /// In which the machine had nothing to do; in steps of ten milliseconds.
+    /// When the machine was idle, in steps of ten milliseconds.
     idle: u64,
-    /// In which the server's threads ran, in the kernel too.
+    /// When the server's threads ran, including in the kernel.
     server: u64,
 }
 

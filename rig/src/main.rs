@@ -1,8 +1,8 @@
-//! What runs inside the virtual machine: starts the program, misbehaves as its peer, and says
-//! for each check `ok NAME: what was seen`, `skipped NAME: why`, or `FAILED NAME: why`.
+//! Runs inside the virtual machine: starts the program, misbehaves as its peer, and prints for each
+//! check `ok NAME: what was seen`, `skipped NAME: why`, or `FAILED NAME: why`.
 //!
-//! `rig-checks kernel|user-space [NAME]`: where TLS is expected to be done, and one check alone,
-//! or `count` for numbers of instructions instead of checks.
+//! `rig-checks kernel|user-space [NAME]`: where TLS is expected, and the name of a single check, or
+//! `count` to count instructions instead of checking.
 
 #![forbid(unsafe_code)]
 
@@ -24,10 +24,10 @@ use std::time::Instant;
 use crate::checks::{CHECKS, Check};
 use crate::place::{Place, Where};
 
-/// What a check ends with.
+/// The result of a check.
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// How a check ended that did not fail.
+/// The outcome of a check that did not fail.
 #[derive(Debug)]
 enum Outcome {
     /// What was seen.

@@ -1,4 +1,4 @@
-//! A server that speaks TLS in user space and gives one response in a way of its own.
+//! A server that speaks TLS in user space and gives one custom response.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -14,7 +14,7 @@ use crate::terms;
 /// A connection to a client.
 pub(crate) type Connection = StreamOwned<ServerConnection, TcpStream>;
 
-/// The server, which ends by itself after a number of connections.
+/// The server, which ends after a given number of connections.
 #[derive(Debug)]
 pub(crate) struct Origin {
     /// Its port on 127.0.0.1.
@@ -24,7 +24,7 @@ pub(crate) struct Origin {
 
 impl Origin {
     /// Answers the first request of each of `connections` by `answer`, which gets the request's
-    /// head and how many connections there were before.
+    /// head and the number of earlier connections.
     pub(crate) fn start(
         connections: usize,
         answer: impl Fn(&mut Connection, &str, usize) -> Result<()> + Send + 'static,
@@ -43,7 +43,7 @@ impl Origin {
         Ok(Self { port, served })
     }
 
-    /// The URL of what it answers.
+    /// Returns the URL of its response.
     pub(crate) fn url(&self) -> String {
         format!("https://127.0.0.1:{}/file", self.port)
     }
@@ -75,14 +75,15 @@ fn serve(
         }
     }
     answer(&mut stream, &head)?;
-    // A socket that is closed before all has been read from it, as the client's part of a change of
-    // keys, resets the connection, and what the client has not read yet is lost. It may have gone.
+    // Closing a socket with unread bytes, such as the client's part of a key change, resets the
+    // connection and discards what the client has not read yet. So its bytes are read; it may have
+    // left.
     let _ = stream.sock.shutdown(Shutdown::Write);
     let _ = std::io::copy(&mut stream.sock, &mut std::io::sink());
     Ok(())
 }
 
-/// Sends the head of a response, with these fields, each with its end of line.
+/// Sends the head of a response with these fields, each with its line end.
 pub(crate) fn send_head(stream: &mut Connection, status: &str, fields: &str) -> Result<()> {
     let head = format!("HTTP/1.1 {status}\r\n{fields}Connection: close\r\n\r\n");
     Ok(stream.write_all(head.as_bytes())?)
@@ -95,13 +96,13 @@ pub(crate) fn close_notify(stream: &mut Connection) -> Result<()> {
     Ok(stream.sock.shutdown(Shutdown::Write)?)
 }
 
-/// Changes the key that we send with, and asks the client to change its own.
+/// Changes our sending key, and requests that the client change its own.
 pub(crate) fn change_keys(stream: &mut Connection) -> Result<()> {
     stream.conn.refresh_traffic_keys()?;
     Ok(stream.flush()?)
 }
 
-/// Closes without close_notify, as a machine in between can.
+/// Closes without close_notify, as an intermediary might.
 pub(crate) fn cut(stream: &mut Connection) -> Result<()> {
     stream.flush()?;
     Ok(stream.sock.shutdown(Shutdown::Write)?)
@@ -129,7 +130,7 @@ mod tests {
         assert_eq!(peer.get("/file", "", 200)?.length()?, len);
         Arrived::default().read(peer.body(), len)?;
         let ended = peer.ends_well();
-        // The origin reads until the client has closed, too.
+        // The origin also reads until the client has closed.
         drop(peer);
         origin.end()?;
         ended

@@ -1,5 +1,5 @@
-//! Test data in which every byte depends on its position: lost, repeated or swapped bytes are found
-//! at their place, and in a fraction of the time that a digest takes in an emulated machine.
+//! Test data in which every byte depends on its position: lost, repeated or swapped bytes are
+//! located, in a fraction of the time that a digest takes in an emulated machine.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -7,17 +7,17 @@ use std::path::Path;
 
 use crate::Result;
 
-/// Bytes that are made, read and compared at a time; whole words.
+/// The number of bytes generated, read and compared at a time; a whole number of words.
 const PIECE: usize = 64 << 10;
 
-/// The eight bytes at `8 * index`. An odd multiplier makes each index another word, and its upper
-/// half is the one in which near indices differ in every byte.
+/// Returns the eight bytes at `8 * index`. An odd multiplier maps each index to another word; in
+/// the upper half of the product, close indices differ in every byte.
 fn word(index: u64) -> [u8; 8] {
     let product = (index + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (product ^ (product >> 32)).to_le_bytes()
 }
 
-/// Fills `bytes`, of which the first is at `at`, a multiple of eight.
+/// Fills `bytes`, whose first is at `at`, a multiple of eight.
 fn fill(bytes: &mut [u8], at: u64) {
     for (index, chunk) in (at / 8..).zip(bytes.chunks_mut(8)) {
         chunk.copy_from_slice(&word(index)[..chunk.len()]);
@@ -42,15 +42,15 @@ pub(crate) fn file(path: &Path, len: u64) -> io::Result<()> {
     write(&mut File::create(path)?, 0, len)
 }
 
-/// What has arrived, compared as it arrives, in pieces of any size.
+/// The received bytes, compared as they arrive, in pieces of any size.
 #[derive(Debug, Default)]
 pub(crate) struct Arrived {
-    /// Bytes so far; all of them right.
+    /// The number of bytes so far, all of them correct.
     pub(crate) bytes: u64,
 }
 
 impl Arrived {
-    /// Compares the next bytes with what they have to be.
+    /// Compares the next bytes with the expected ones.
     pub(crate) fn take(&mut self, bytes: &[u8]) -> Result<()> {
         let head = usize::try_from(self.bytes % 8)?;
         let mut expected = vec![0; head + bytes.len()];

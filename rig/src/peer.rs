@@ -1,5 +1,5 @@
-//! A client that speaks TLS in user space, by other code than the program under test, and can be
-//! slow, rude and inquisitive.
+//! A client that speaks TLS in user space, independently of the program under test, and can be
+//! slow, misbehaving and inquisitive.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -14,10 +14,10 @@ use rustls::{ClientConfig, ClientConnection, HandshakeKind, StreamOwned};
 use crate::Result;
 use crate::terms;
 
-/// How long a peer waits for a byte. Only what hangs takes so long.
+/// How long a peer waits for a byte: only a hang takes so long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The client, connected and shaken hands with.
+/// The client, after connecting and the handshake.
 #[derive(Debug)]
 pub(crate) struct Peer {
     stream: BufReader<StreamOwned<ClientConnection, TcpStream>>,
@@ -33,7 +33,7 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// The value of a field, by its name in small letters.
+    /// Returns the value of a field, by its name in lower case.
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
         self.text.lines().find_map(|line| {
             let (key, value) = line.split_once(':')?;
@@ -41,7 +41,7 @@ impl Head {
         })
     }
 
-    /// The length of the body.
+    /// Returns the length of the body.
     pub(crate) fn length(&self) -> Result<u64> {
         let value = self.field("content-length").ok_or("a response without Content-Length")?;
         Ok(value.parse()?)
@@ -54,12 +54,12 @@ impl Peer {
         Self::with(TcpStream::connect(("127.0.0.1", port))?, terms::client(None)?)
     }
 
-    /// Connects with these terms.
+    /// Connects with this configuration.
     pub(crate) fn on(port: u16, config: Arc<ClientConfig>) -> Result<Self> {
         Self::with(TcpStream::connect(("127.0.0.1", port))?, config)
     }
 
-    /// Connects with room for a few KiB alone, so that the server's writes come to be partial.
+    /// Connects with buffers of only a few KiB, so that the server's writes are partial.
     pub(crate) fn narrow(port: u16) -> Result<Self> {
         let socket = socket(AddressFamily::INET, SocketType::STREAM, None)?;
         set_socket_recv_buffer_size(&socket, 4096)?;
@@ -67,7 +67,7 @@ impl Peer {
         Self::with(TcpStream::from(socket), terms::client(None)?)
     }
 
-    /// Shakes hands on a connection.
+    /// Makes the handshake on a connection.
     fn with(stream: TcpStream, config: Arc<ClientConfig>) -> Result<Self> {
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
@@ -80,12 +80,12 @@ impl Peer {
         Ok(Self { stream: BufReader::with_capacity(64 << 10, stream) })
     }
 
-    /// Whether the handshake went on with an earlier session.
+    /// Returns whether the handshake resumed an earlier session.
     pub(crate) fn is_resumed(&self) -> bool {
         self.stream.get_ref().conn.handshake_kind() == Some(HandshakeKind::Resumed)
     }
 
-    /// Asks for a path, with more fields of the head, each with its end of line.
+    /// Requests a path, with additional fields of the head, each with its line end.
     pub(crate) fn ask(&mut self, verb: &str, path: &str, fields: &str) -> Result<()> {
         let head = format!("{verb} {path} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n");
         self.write(head.as_bytes())
@@ -114,7 +114,7 @@ impl Peer {
         Ok(Head { status, text })
     }
 
-    /// Asks for a path and reads the head, which has to have this status.
+    /// Requests a path and reads the head, which must have this status.
     pub(crate) fn get(&mut self, path: &str, fields: &str, status: u16) -> Result<Head> {
         self.ask("GET", path, fields)?;
         let head = self.head()?;
@@ -124,7 +124,7 @@ impl Peer {
         Ok(head)
     }
 
-    /// Asks for a path and returns the body as text.
+    /// Requests a path and returns the body as text.
     pub(crate) fn text(&mut self, path: &str) -> Result<String> {
         let head = self.get(path, "", 200)?;
         let mut text = String::new();
@@ -132,12 +132,12 @@ impl Peer {
         Ok(text)
     }
 
-    /// What comes after the head.
+    /// Returns a reader of what follows the head.
     pub(crate) fn body(&mut self) -> &mut impl Read {
         &mut self.stream
     }
 
-    /// Changes the key that we send with, and asks the server to change its own.
+    /// Changes our sending key, and requests that the server change its own.
     pub(crate) fn change_keys(&mut self) -> Result<()> {
         let stream = self.stream.get_mut();
         stream.conn.refresh_traffic_keys()?;
@@ -147,7 +147,7 @@ impl Peer {
         Ok(())
     }
 
-    /// Says that we send no more, by TLS.
+    /// Announces by TLS that we send no more.
     pub(crate) fn close_notify(&mut self) -> Result<()> {
         let stream = self.stream.get_mut();
         stream.conn.send_close_notify();
@@ -157,7 +157,7 @@ impl Peer {
         Ok(())
     }
 
-    /// Fails unless the server says by TLS that it sends no more, and nothing before.
+    /// Fails unless the next thing that the server sends is its close_notify.
     pub(crate) fn ends_well(&mut self) -> Result<()> {
         let mut byte = [0];
         match self.stream.read(&mut byte) {
@@ -167,7 +167,7 @@ impl Peer {
         }
     }
 
-    /// The socket, without TLS.
+    /// Returns the socket, without TLS.
     pub(crate) fn socket(&self) -> &TcpStream {
         &self.stream.get_ref().sock
     }

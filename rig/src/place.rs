@@ -1,4 +1,4 @@
-//! What the checks know of the machine they run in.
+//! The facts about the machine in which the checks run.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,17 +6,17 @@ use std::path::{Path, PathBuf};
 
 use crate::Result;
 
-/// Where TLS is expected to be done.
+/// Where TLS is expected to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Where {
     /// In the kernel, whose module is loaded.
     Kernel,
-    /// In user space, for want of the module.
+    /// In user space, because the module is not loaded.
     UserSpace,
 }
 
 impl Where {
-    /// As it is printed.
+    /// Returns the name in the output.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Kernel => "kernel",
@@ -24,7 +24,7 @@ impl Where {
         }
     }
 
-    /// As receipts say it.
+    /// Returns the name in receipts.
     pub(crate) const fn receipt(self) -> &'static str {
         match self {
             Self::Kernel => "kernel",
@@ -36,18 +36,18 @@ impl Where {
 /// The machine.
 #[derive(Debug)]
 pub(crate) struct Place {
-    /// Where TLS is expected to be done.
+    /// Where TLS is expected to run.
     pub(crate) wanted: Where,
     /// A folder in memory for the files of the checks.
     pub(crate) folder: PathBuf,
     /// Whether this kernel can change the keys of a connection.
     pub(crate) can_change_keys: bool,
-    /// What the kernel had counted before the first check.
+    /// The kernel's counters before the first check.
     pub(crate) from: TlsCounts,
 }
 
 impl Place {
-    /// Looks at the machine; an error says that it is not the one that was meant.
+    /// Examines the machine; fails if it is not the expected one.
     pub(crate) fn new(wanted: Where) -> Result<Self> {
         let protocols = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_ulp")?;
         let has_module = protocols.split_whitespace().any(|name| name == "tls");
@@ -62,23 +62,23 @@ impl Place {
         Ok(Self { wanted, folder, can_change_keys: version >= (6, 14), from: TlsCounts::now() })
     }
 
-    /// The folder that servers serve.
+    /// Returns the folder that servers serve.
     pub(crate) fn served(&self) -> PathBuf {
         self.folder.join("served")
     }
 
-    /// Whether the kernel is to do TLS.
+    /// Returns whether the kernel has to run TLS.
     pub(crate) fn in_kernel(&self) -> bool {
         self.wanted == Where::Kernel
     }
 }
 
-/// What the kernel has counted of its TLS, by the names of `/proc/net/tls_stat`.
+/// The TLS counters of the kernel, by their names in `/proc/net/tls_stat`.
 #[derive(Debug)]
 pub(crate) struct TlsCounts(BTreeMap<String, u64>);
 
 impl TlsCounts {
-    /// Reads the counters. All are zero where there is no such file.
+    /// Reads the counters. All are zero if the file does not exist.
     pub(crate) fn now() -> Self {
         let text = fs::read_to_string("/proc/net/tls_stat").unwrap_or_default();
         let counts = text.lines().filter_map(|line| {
@@ -88,14 +88,14 @@ impl TlsCounts {
         Self(counts.collect())
     }
 
-    /// By how much a counter has grown since.
+    /// Returns by how much a counter has grown since.
     pub(crate) fn growth(&self, name: &str) -> u64 {
         let now = Self::now();
         let value = |counts: &Self| counts.0.get(name).copied().unwrap_or(0);
         value(&now).saturating_sub(value(self))
     }
 
-    /// Fails unless a counter has grown by exactly that.
+    /// Fails unless a counter has grown by exactly this much.
     pub(crate) fn grown(&self, name: &str, by: u64) -> Result<()> {
         let growth = self.growth(name);
         if growth == by {
@@ -104,7 +104,7 @@ impl TlsCounts {
         Err(format!("{name} of /proc/net/tls_stat grew by {growth}, not by {by}").into())
     }
 
-    /// All counters that have grown since, as text.
+    /// Returns all counters that have grown since, as text.
     pub(crate) fn grown_by(&self) -> String {
         let grown = Self::now().0.into_keys().map(|name| (self.growth(&name), name));
         let grown = grown.filter(|(growth, _)| *growth > 0);

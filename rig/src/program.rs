@@ -12,11 +12,10 @@ use serde_json::Value;
 use crate::Result;
 use crate::place::Place;
 
-/// Where the program is.
+/// The path of the program.
 const PROGRAM: &str = "/bin/underpass";
 
-/// How long a program may take to end. Emulated machines are slow, and this is only reached by
-/// what hangs.
+/// How long a program may take to end. Emulated machines are slow, and only a hang takes this long.
 const PATIENCE: Duration = Duration::from_secs(1200);
 
 /// A running server, killed when dropped.
@@ -30,14 +29,14 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Serves the folder of the place, over TLS with a certificate of its own making.
+    /// Serves the folder of the place over TLS with a self-signed certificate.
     pub(crate) fn start(place: &Place, options: &[&str]) -> Result<Self> {
         let mut all = vec!["--tls", "self"];
         all.extend(options);
         Self::plain(place, &all)
     }
 
-    /// Serves the folder of the place, without TLS unless the options say so.
+    /// Serves the folder of the place, without TLS unless the options request it.
     pub(crate) fn plain(place: &Place, options: &[&str]) -> Result<Self> {
         let log = place.folder.join("log");
         let _ = fs::remove_file(&log);
@@ -49,24 +48,24 @@ impl Server {
         let mut errors = BufReader::new(child.stderr.take().ok_or("no standard error")?);
         let (port, mut said) = listens_at(&mut errors)?;
         let said = std::thread::spawn(move || {
-            // What is not text is of no interest.
+            // Output that is not text does not matter.
             let _ = errors.read_to_string(&mut said);
             said
         });
         Ok(Self { child, port, log, said: Some(said) })
     }
 
-    /// The URL of a file.
+    /// Returns the URL of a file.
     pub(crate) fn url(&self, name: &str) -> String {
         format!("https://127.0.0.1:{}/{name}", self.port)
     }
 
-    /// The number of the process.
+    /// Returns the process ID.
     pub(crate) fn process(&self) -> u32 {
         self.child.id()
     }
 
-    /// Ends it as an administrator does, and returns the lines of its log.
+    /// Stops it as an administrator does, and returns the lines of its log.
     pub(crate) fn end(mut self) -> Result<Vec<Value>> {
         let pid = self.child.id().to_string();
         Command::new("kill").args(["-TERM", &pid]).status()?;
@@ -82,7 +81,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Ended already, or not wanted any more.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -99,7 +98,7 @@ pub(crate) struct Listening {
 }
 
 impl Listening {
-    /// Starts it and waits until it says where it listens.
+    /// Starts it and waits until it reports where it listens.
     pub(crate) fn start(args: &[&str]) -> Result<Self> {
         let mut command = Command::new(PROGRAM);
         command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -110,7 +109,7 @@ impl Listening {
         Ok(Self { child, port, stdout, stderr: reader(Some(errors)) })
     }
 
-    /// Waits for its end, which has to be good, and returns the receipt.
+    /// Waits until it has ended successfully, and returns the receipt.
     pub(crate) fn receipt(mut self) -> Result<Value> {
         let status = wait(&mut self.child)?;
         let [stdout, stderr] = [&mut self.stdout, &mut self.stderr].map(|reader| {
@@ -125,13 +124,13 @@ impl Listening {
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        // Ended already, or not wanted any more.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Reads what a program says until it says on which port of 127.0.0.1, and returns that and all.
+/// Reads the output of a program until it reports its port on 127.0.0.1; returns both.
 fn listens_at(errors: &mut impl BufRead) -> Result<(u16, String)> {
     let mut said = String::new();
     loop {
@@ -146,7 +145,7 @@ fn listens_at(errors: &mut impl BufRead) -> Result<(u16, String)> {
     }
 }
 
-/// The port in a line that says where a server serves.
+/// Returns the port in a line that reports where a server listens.
 fn port(line: &str) -> Option<u16> {
     let (_, rest) = line.split_once("127.0.0.1:")?;
     rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
@@ -167,7 +166,7 @@ fn wait(child: &mut Child) -> Result<std::process::ExitStatus> {
     }
 }
 
-/// Runs a command of the program to its end, whatever that is.
+/// Runs a command of the program to its end, whatever the outcome.
 pub(crate) fn run(args: &[&str]) -> Result<Output> {
     let mut command = Command::new(PROGRAM);
     command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -179,7 +178,7 @@ pub(crate) fn run(args: &[&str]) -> Result<Output> {
     Ok(Output { status, stdout: collect(stdout), stderr: collect(stderr) })
 }
 
-/// Reads what a process says while it runs, so that it never waits for us.
+/// Reads the output of a process while it runs, so that it never blocks on us.
 fn reader(source: Option<impl Read + Send + 'static>) -> JoinHandle<Vec<u8>> {
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
@@ -190,7 +189,7 @@ fn reader(source: Option<impl Read + Send + 'static>) -> JoinHandle<Vec<u8>> {
     })
 }
 
-/// Runs a command that has to succeed, and returns its receipt.
+/// Runs a command that must succeed, and returns its receipt.
 pub(crate) fn receipt(args: &[&str]) -> Result<Value> {
     let args: Vec<_> = args.iter().copied().chain(["--json", "--quiet"]).collect();
     let output = run(&args)?;
@@ -201,7 +200,7 @@ pub(crate) fn receipt(args: &[&str]) -> Result<Value> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// The path as text, for arguments.
+/// Returns the path as text, for arguments.
 pub(crate) fn text(path: &Path) -> Result<&str> {
     Ok(path.to_str().ok_or("a path that is not text")?)
 }

@@ -1,4 +1,4 @@
-//! What the peers of the checks agree to: versions and suites of TLS, and certificates.
+//! What the peers of the checks negotiate: versions and suites of TLS, and certificates.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use rustls::{
 
 use crate::{Result, disguise};
 
-/// A client that offers this suite alone, or any if none is named.
+/// Returns a client that offers only this suite, or all if none is given.
 pub(crate) fn client(suite: Option<CipherSuite>) -> Result<Arc<ClientConfig>> {
     let mut provider = aws_lc_rs::default_provider();
     provider.cipher_suites.retain(|offered| suite.is_none_or(|only| offered.suite() == only));
     client_by(provider)
 }
 
-/// A client that can send records of any type.
+/// Returns a client that can send records of any type.
 pub(crate) fn disguised_client() -> Result<Arc<ClientConfig>> {
     client_by(disguise::provider())
 }
@@ -35,7 +35,7 @@ fn client_by(provider: CryptoProvider) -> Result<Arc<ClientConfig>> {
     Ok(Arc::new(config))
 }
 
-/// The versions that the suites of a provider are of: one without suites may not be named.
+/// Returns the versions that the suites of a provider belong to: rustls refuses one without suites.
 fn versions(provider: &CryptoProvider) -> Vec<&'static SupportedProtocolVersion> {
     let has = |version: &SupportedProtocolVersion| {
         provider.cipher_suites.iter().any(|suite| suite.version().version == version.version)
@@ -43,7 +43,7 @@ fn versions(provider: &CryptoProvider) -> Vec<&'static SupportedProtocolVersion>
     rustls::ALL_VERSIONS.iter().copied().filter(|version| has(version)).collect()
 }
 
-/// A server with a certificate that it made for itself.
+/// Returns a server with a self-signed certificate.
 pub(crate) fn server() -> Result<Arc<ServerConfig>> {
     let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()])?;
     let key = PrivateKeyDer::try_from(made.signing_key.serialize_der())?;
@@ -56,7 +56,7 @@ pub(crate) fn server() -> Result<Arc<ServerConfig>> {
 }
 
 /// Accepts any certificate, because certificates are tested elsewhere. Signatures are checked, so
-/// that the handshake is a real one.
+/// that the handshake is realistic.
 #[derive(Debug)]
 struct Anybody(Arc<CryptoProvider>);
 

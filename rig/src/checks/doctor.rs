@@ -1,10 +1,10 @@
-//! What `doctor` says of TLS in the kernel.
+//! What `doctor` reports about TLS in the kernel.
 
 use crate::place::Place;
 use crate::program::run;
 use crate::{Outcome, Result};
 
-/// It says whether the kernel has TLS, and if not, how to get it.
+/// It reports whether the kernel has TLS and, if not, how to get it.
 pub(super) fn run_it(place: &Place) -> Result<Outcome> {
     let output = run(&["doctor"])?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();

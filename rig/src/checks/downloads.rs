@@ -9,7 +9,7 @@ use crate::place::{Place, TlsCounts};
 use crate::program::{Server, receipt, text};
 use crate::{Outcome, Result, pattern};
 
-/// A client in user space fetches a file; the server says which way it took.
+/// A user-space client fetches a file; the server reports which mechanism it used.
 pub(super) fn by_another_client(place: &Place) -> Result<Outcome> {
     let len = 16 * MIB + 4321;
     pattern::file(&place.served().join("file"), len)?;
@@ -37,8 +37,8 @@ pub(super) fn by_ours(place: &Place) -> Result<Outcome> {
     fetch(place, 16 * MIB + 4321)
 }
 
-/// The same with a large file, once: with `UNDERPASS_FULL` a GiB, for which an emulated machine takes
-/// two minutes alone and ten beside other work.
+/// Does the same once with a large file: a GiB with `UNDERPASS_FULL`, which takes an emulated
+/// machine two minutes alone and ten under load.
 pub(super) fn large(place: &Place) -> Result<Outcome> {
     if !place.in_kernel() || !place.can_change_keys {
         return Ok(Outcome::Skipped("done by the newer kernel's TLS".to_owned()));
@@ -70,7 +70,7 @@ fn fetch(place: &Place, len: u64) -> Result<Outcome> {
     Ok(Outcome::Ok(format!("{len} bytes, {bytes} in user space, {}", receipt["mechanisms"])))
 }
 
-/// A client with little room that reads a little now and then: each write is partial.
+/// A client with small buffers that reads a little now and then: each write is partial.
 pub(super) fn slow_reader(place: &Place) -> Result<Outcome> {
     let len = 2 * MIB + 77;
     pattern::file(&place.served().join("file"), len)?;

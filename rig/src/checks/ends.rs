@@ -1,4 +1,4 @@
-//! How connections end: by close_notify, or cut by a machine in between.
+//! How connections end: by close_notify, or cut by an intermediary.
 
 use std::net::Shutdown;
 
@@ -9,8 +9,8 @@ use crate::place::Place;
 use crate::program::{Server, receipt, run, text};
 use crate::{Outcome, Result, pattern};
 
-/// Both sides announce the end by TLS, whichever begins; a body that ends with the connection is
-/// then complete.
+/// Both sides announce the end by TLS, whichever closes first; a body that ends with the connection
+/// is then complete.
 pub(super) fn close_notify(place: &Place) -> Result<Outcome> {
     let len = 100_000;
     pattern::file(&place.served().join("file"), len)?;
@@ -39,7 +39,7 @@ pub(super) fn close_notify(place: &Place) -> Result<Outcome> {
     Ok(Outcome::Ok("by the server, by the client, and at the end of a body".to_owned()))
 }
 
-/// A download that ends without close_notify is not whole, with and without a length.
+/// A download that ends without close_notify is incomplete, with and without a length.
 pub(super) fn cut_download(place: &Place) -> Result<Outcome> {
     let len = MIB;
     for fields in [String::new(), format!("Content-Length: {len}\r\n")] {
@@ -61,7 +61,7 @@ pub(super) fn cut_download(place: &Place) -> Result<Outcome> {
     Ok(Outcome::Ok("noticed with and without a length".to_owned()))
 }
 
-/// An upload that ends in the middle makes no file, and disturbs no other client.
+/// An upload that is cut creates no file, and disturbs no other client.
 pub(super) fn cut_upload(place: &Place) -> Result<Outcome> {
     let len = MIB;
     let server = Server::start(place, &[])?;
@@ -71,7 +71,7 @@ pub(super) fn cut_upload(place: &Place) -> Result<Outcome> {
     pattern::write(&mut body, 0, len / 2)?;
     peer.write(&body)?;
     peer.socket().shutdown(Shutdown::Write)?;
-    // Whatever the server says to that, it ends.
+    // The connection ends, whatever the server replies.
     let mut rest = Vec::new();
     let _ = std::io::Read::read_to_end(peer.body(), &mut rest);
     Peer::connect(server.port)?.get("/cut", "", 404)?;

@@ -1,4 +1,4 @@
-//! Handshakes: each version and suite, and going on with an earlier session.
+//! Handshakes: each version and suite, and resumption of an earlier session.
 
 use rustls::CipherSuite;
 
@@ -16,7 +16,7 @@ const SUITES: &[CipherSuite] = &[
     CipherSuite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
 ];
 
-/// Fetches a small file once by each suite. The metrics say which side encrypted.
+/// Fetches a small file once with each suite. The metrics report which side encrypted.
 pub(super) fn every_suite(place: &Place) -> Result<Outcome> {
     let len = 40_000;
     pattern::file(&place.served().join("small"), len)?;
@@ -31,7 +31,7 @@ pub(super) fn every_suite(place: &Place) -> Result<Outcome> {
     if place.in_kernel() {
         counts.grown("TlsTxSw", count as u64)?;
     }
-    // One more connection, which is among those that it counts.
+    // This request makes one more connection, which is included in the count.
     let reason = reasons(&mut Peer::connect(server.port)?, place, count + 1)?;
     server.end()?;
     Ok(Outcome::Ok(format!("{count} suites, {}{reason}", place.wanted.name())))
@@ -43,8 +43,8 @@ fn fetch(peer: &mut Peer, path: &str, len: u64) -> Result<()> {
     pattern::Arrived::default().read(peer.body(), len)
 }
 
-/// Fails unless this number of connections was counted as encrypted where they should be, and all
-/// for the same reason, which is returned.
+/// Fails unless this number of connections was counted as encrypted on the expected side, all for
+/// the same reason, which is returned.
 fn reasons(peer: &mut Peer, place: &Place, count: usize) -> Result<String> {
     let page = peer.text("/.underpass/metrics")?;
     let mode = format!("underpass_tls_connections_total{{mode=\"{}\"", place.wanted.receipt());
@@ -62,7 +62,7 @@ fn reasons(peer: &mut Peer, place: &Place, count: usize) -> Result<String> {
     Ok(if reason.is_empty() { String::new() } else { format!(" for the reason {reason}") })
 }
 
-/// Two connections of one client: the second goes on with the session of the first.
+/// Makes two connections of one client: the second resumes the session of the first.
 pub(super) fn resumption(place: &Place) -> Result<Outcome> {
     let len = 40_000;
     pattern::file(&place.served().join("small"), len)?;

@@ -1,7 +1,7 @@
 //! Peers that change their keys (KeyUpdate of RFC 8446 4.6.3) in the middle of a connection.
 //!
-//! A kernel before 6.14 cannot follow. The connection then has to end in a way that the client
-//! notices and survives, which is what is checked there.
+//! A kernel before 6.14 cannot change keys. The connection then has to end in a way that the client
+//! notices and recovers from, which is checked there.
 
 use super::MIB;
 use crate::origin::{self, Origin};
@@ -10,12 +10,12 @@ use crate::place::{Place, TlsCounts};
 use crate::program::{Server, receipt, text};
 use crate::{Outcome, Result, pattern};
 
-/// Whether the keys of a connection can be changed here.
+/// Returns whether the keys of a connection can be changed here.
 fn can_follow(place: &Place) -> bool {
     !place.in_kernel() || place.can_change_keys
 }
 
-/// Fails if the kernel was to change keys and has not.
+/// Fails if the kernel should have changed keys but did not.
 fn changed_in_kernel(place: &Place, counts: &TlsCounts, names: &[&str]) -> Result<()> {
     for name in names {
         if place.in_kernel() && place.can_change_keys && counts.growth(name) == 0 {
@@ -25,7 +25,7 @@ fn changed_in_kernel(place: &Place, counts: &TlsCounts, names: &[&str]) -> Resul
     Ok(())
 }
 
-/// The client changes keys between requests and while it reads, and wants the server to.
+/// The client changes keys between requests and while it reads, and requests that of the server.
 pub(super) fn while_downloading(place: &Place) -> Result<Outcome> {
     let len = 4 * MIB + 99;
     pattern::file(&place.served().join("file"), len)?;
@@ -45,7 +45,7 @@ pub(super) fn while_downloading(place: &Place) -> Result<Outcome> {
         None => "4 downloads with 8 changes".to_owned(),
         Some(error) if can_follow(place) => return Err(error),
         Some(error) => {
-            // What is missing is had by a connection of its own.
+            // The missing part is fetched by another connection.
             let mut peer = Peer::connect(server.port)?;
             let (had, left) = (arrived.bytes, len - arrived.bytes);
             if left > 0 {
@@ -65,7 +65,7 @@ pub(super) fn while_downloading(place: &Place) -> Result<Outcome> {
     Ok(Outcome::Ok(seen))
 }
 
-/// One download with a change before the request and one in the middle of the body.
+/// Downloads with a key change before the request and one in the middle of the body.
 fn download(peer: &mut Peer, arrived: &mut pattern::Arrived, len: u64) -> Result<()> {
     peer.change_keys()?;
     peer.get("/file", "", 200)?;
@@ -97,7 +97,7 @@ pub(super) fn while_uploading(place: &Place) -> Result<Outcome> {
     Ok(Outcome::Ok(seen))
 }
 
-/// An upload with a change after each quarter but the last.
+/// Uploads with a key change after each quarter except the last.
 fn upload(peer: &mut Peer, len: u64) -> Result<()> {
     peer.ask("PUT", "/keys", &format!("Content-Length: {len}\r\n"))?;
     for quarter in 0..4 {
@@ -112,8 +112,8 @@ fn upload(peer: &mut Peer, len: u64) -> Result<()> {
     if head.status == 201 { Ok(()) } else { Err(head.text.into()) }
 }
 
-/// A server changes keys in the middle of a response to `get`, and wants the client to; a client
-/// whose kernel cannot follow fetches the rest by another connection.
+/// A server changes keys in the middle of a response to `get`, and requests the same of the client;
+/// a client whose kernel cannot change keys fetches the rest by another connection.
 pub(super) fn of_a_server(place: &Place) -> Result<Outcome> {
     let len = 4 * MIB;
     let got = place.folder.join("got");
@@ -130,12 +130,12 @@ pub(super) fn of_a_server(place: &Place) -> Result<Outcome> {
         if before == 0 {
             pattern::write(stream, 0, len / 2)?;
             origin::change_keys(stream)?;
-            // A client that cannot follow is gone by then.
+            // A client that cannot change keys has disconnected by then.
             let rest = pattern::write(stream, len / 2, len);
             let closed = rest.map_err(Into::into).and_then(|()| origin::close_notify(stream));
             return if connections == 1 { closed } else { Ok(()) };
         }
-        // The parts that a client asks for begin anywhere.
+        // The requested ranges may begin anywhere.
         let mut body = Vec::new();
         pattern::write(&mut body, from / 8 * 8, len)?;
         std::io::Write::write_all(stream, &body[usize::try_from(from % 8)?..])?;
@@ -149,7 +149,7 @@ pub(super) fn of_a_server(place: &Place) -> Result<Outcome> {
     Ok(Outcome::Ok(format!("{connections} connections, {}", receipt["mechanisms"])))
 }
 
-/// Where the range begins that a request asks for.
+/// Returns where the range of a request begins.
 fn range(head: &str) -> Option<u64> {
     let (_, rest) =
         head.split_once("Range: bytes=").or_else(|| head.split_once("range: bytes="))?;

@@ -1,4 +1,4 @@
-//! The checks: each starts what it needs, and says what it saw.
+//! The checks: each starts what it needs, and reports what it saw.
 
 mod doctor;
 mod downloads;
@@ -19,7 +19,7 @@ use crate::{Outcome, Result};
 /// One check.
 #[derive(Debug)]
 pub(crate) struct Check {
-    /// Its name, for the command line and for what is printed.
+    /// Its name, for the command line and the output.
     pub(crate) name: &'static str,
     /// What it does.
     pub(crate) run: fn(&Place) -> Result<Outcome>,
@@ -29,8 +29,8 @@ const fn check(name: &'static str, run: fn(&Place) -> Result<Outcome>) -> Check 
     Check { name, run }
 }
 
-/// All of them, in the order in which they are run. Those that count what they do wrong with the
-/// kernel come behind the one that looks at the kernel's counters.
+/// All checks, in the order in which they are run. Those that cause errors in the kernel's counters
+/// come after the one that checks these.
 pub(crate) const CHECKS: &[Check] = &[
     check("plain", plain::run),
     check("doctor", doctor::run_it),
@@ -58,14 +58,14 @@ pub(crate) const CHECKS: &[Check] = &[
 /// 1,048,576.
 pub(crate) const MIB: u64 = 1 << 20;
 
-/// The mechanisms in the last line of a log that is about this request.
+/// Returns the mechanisms in the last log line about this request.
 fn mechanisms<'l>(lines: &'l [Value], verb: &str, target: &str) -> Result<&'l Value> {
     let line = lines.iter().rfind(|line| line["method"] == verb && line["target"] == target);
     Ok(&line.ok_or_else(|| format!("no {verb} {target} in the log: {lines:?}"))?["mechanisms"])
 }
 
-/// Fails unless at least `len` bytes, but for a last one that waited for a look at the file, were
-/// moved by a mechanism that fits the place.
+/// Fails unless at least `len` bytes, except the last ones held back for a check of the file, were
+/// moved by the mechanism that is right here.
 fn moved(place: &Place, moved: &Value, in_kernel: &str, len: u64) -> Result<()> {
     let name = if place.in_kernel() { in_kernel } else { "read_write" };
     if moved[name].as_u64().unwrap_or(0) + 1 >= len {
@@ -74,7 +74,7 @@ fn moved(place: &Place, moved: &Value, in_kernel: &str, len: u64) -> Result<()> 
     Err(format!("{len} bytes were to be moved by {name}: {moved}").into())
 }
 
-/// Fails unless a client's receipt says what fits the place.
+/// Fails unless a client's receipt matches where TLS is expected.
 fn fits(place: &Place, receipt: &Value) -> Result<()> {
     let bytes = receipt["user_space_bytes"].as_u64().ok_or("a receipt without user_space_bytes")?;
     let tls = &receipt["tls"];

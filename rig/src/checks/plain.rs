@@ -1,4 +1,4 @@
-//! Without TLS, so that one can see that a failure is not the machine's.
+//! A check without TLS, which shows that other failures are not the machine's.
 
 use super::MIB;
 use crate::place::Place;
@@ -23,7 +23,7 @@ pub(super) fn run(place: &Place) -> Result<Outcome> {
     }
     let lines = server.end()?;
     let moved = &lines.last().ok_or("the log is empty")?["mechanisms"];
-    // The last bytes wait until the file has been looked at again, and may go from memory.
+    // The last bytes are held back until the file has been checked, and may be sent from memory.
     if moved["sendfile"].as_u64().unwrap_or(0) < len - 3 {
         return Err(format!("the log says that bytes were moved by {moved}").into());
     }

@@ -1,4 +1,4 @@
-//! What the kernel has counted, and what it makes of records that are none.
+//! What the kernel has counted, and how it handles invalid records.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -10,11 +10,11 @@ use crate::place::Place;
 use crate::program::Server;
 use crate::{Outcome, Result, disguise, pattern, terms};
 
-/// How soon a connection has to end after garbage, emulated as it is: well before the 75 s after
-/// which a server ends one on which nothing comes.
+/// How soon a connection has to end after garbage in an emulated machine: well before the 75 s
+/// after which a server closes an idle one.
 const AT_ONCE: Duration = Duration::from_secs(25);
 
-/// The kernel did the work of all checks so far, and decrypted all that it was given.
+/// The kernel did the work of all checks so far, and decrypted everything that it received.
 pub(super) fn counters(place: &Place) -> Result<Outcome> {
     if !place.in_kernel() {
         return Ok(Outcome::Skipped("the kernel has no TLS".to_owned()));
@@ -28,8 +28,8 @@ pub(super) fn counters(place: &Place) -> Result<Outcome> {
     Ok(Outcome::Ok(place.from.grown_by()))
 }
 
-/// Sends records that are not encrypted, too long, or cut short, bytes that are not TLS, and
-/// handshakes in the middle. The connection ends each time, and the server continues.
+/// Sends records that are not encrypted, too long, or truncated, bytes that are not TLS, and
+/// handshake messages in between. The connection ends each time, and the server keeps running.
 pub(super) fn bad(place: &Place) -> Result<Outcome> {
     pattern::file(&place.served().join("file"), MIB)?;
     let server = Server::start(place, &[])?;
@@ -44,7 +44,7 @@ pub(super) fn bad(place: &Place) -> Result<Outcome> {
         let mut peer = Peer::connect(server.port)?;
         peer.get("/file", "Range: bytes=0-7\r\n", 206)?;
         pattern::Arrived::default().read(peer.body(), 8)?;
-        // The server may have gone before it has read it all.
+        // The server may have closed before it has read everything.
         let _ = peer.socket().write_all(bytes);
         let from = Instant::now();
         // Whether it ends by a reset does not matter.
@@ -68,14 +68,14 @@ pub(super) fn bad(place: &Place) -> Result<Outcome> {
     Ok(Outcome::Ok(format!("{} kinds, and the server goes on", garbage.len() + 1)))
 }
 
-/// How a connection that was reset is reported.
+/// How a reset connection is reported.
 const RESET: [&str; 2] = ["reset by peer", "Broken pipe"];
 
 /// Types and contents of records.
 type Records = &'static [(u8, &'static [u8])];
 
-/// Records that are encrypted as they should be, with contents that no peer may send. Each is
-/// answered by an alert; the kernel knows no type 0, and finds that such a record is none.
+/// Records that are validly encrypted but have forbidden contents. Each is answered by an alert;
+/// the kernel does not know type 0, and treats such a record as invalid.
 pub(super) fn bad_contents(place: &Place) -> Result<Outcome> {
     pattern::file(&place.served().join("file"), MIB)?;
     let server = Server::start(place, &[])?;
@@ -84,8 +84,8 @@ pub(super) fn bad_contents(place: &Place) -> Result<Outcome> {
         false => &["UnexpectedMessage"],
     };
     let unexpected: &[&str] = &["UnexpectedMessage"];
-    // recvmsg(2) returns 0 for an empty record of the kernel's, as it does at the end: the server
-    // ends the connection, too.
+    // recvmsg(2) returns 0 for an empty record of the kernel, as at the end: the server then ends
+    // the connection too.
     let empty: &[&str] = match place.in_kernel() {
         true => &["UnexpectedMessage", "without sending TLS close_notify", "an end"],
         false => unexpected,
@@ -103,13 +103,13 @@ pub(super) fn bad_contents(place: &Place) -> Result<Outcome> {
         peer.get("/file", "Range: bytes=0-7\r\n", 206)?;
         pattern::Arrived::default().read(peer.body(), 8)?;
         for (kind, content) in records.iter() {
-            // The server may have gone before it has read it all.
+            // The server may have closed before it has read everything.
             let _ = peer.write(&disguise::record(*kind, content));
         }
         let end = peer.body().read_to_end(&mut Vec::new());
         let end = end.map_or_else(|error| error.to_string(), |_| "an end".to_owned());
-        // What the kernel has not handed out stays in the socket, so that a reset follows the alert
-        // and may overtake it. Writing ends by it as well as reading.
+        // Bytes that the kernel has not handed out stay in the socket, so that a reset follows the
+        // alert and may overtake it. It ends writing as well as reading.
         let is_reset = place.in_kernel() && RESET.iter().any(|reset| end.contains(reset));
         if !is_reset && !alerts.iter().any(|alert| end.contains(alert)) {
             return Err(format!("{what}: {alerts:?} was to be the alert, it was: {end}").into());

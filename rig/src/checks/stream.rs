@@ -1,4 +1,4 @@
-//! One stream with TLS, by `send` and `recv`.
+//! One stream over TLS, by `send` and `recv`.
 
 use super::{MIB, fits};
 use crate::place::Place;

@@ -23,7 +23,7 @@ pub(super) fn by_ours(place: &Place) -> Result<Outcome> {
     Ok(Outcome::Ok(format!("{len} bytes, {bytes} in user space, {}", receipt["mechanisms"])))
 }
 
-/// A client in user space, whose body comes in records of any size, the first with the head.
+/// A user-space client, whose body arrives in records of any size, the first with the head.
 pub(super) fn by_another_client(place: &Place) -> Result<Outcome> {
     let len = 4 * MIB + 4321;
     let server = Server::start(place, &[])?;
@@ -51,7 +51,7 @@ pub(super) fn by_another_client(place: &Place) -> Result<Outcome> {
     }
     pattern::compare(&place.served().join("upload"), len)?;
     let lines = server.end()?;
-    // What came in with the head has been decrypted with it.
+    // Bytes in the record of the head were decrypted with it.
     moved(place, mechanisms(&lines, "PUT", "/upload")?, "splice", len - 16_384)?;
     Ok(Outcome::Ok(format!("{len} bytes, {}", mechanisms(&lines, "PUT", "/upload")?)))
 }
