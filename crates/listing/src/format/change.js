@@ -1,15 +1,15 @@
-// Removes, renames and moves what is in the folder, and makes folders.
+// Removes, renames and moves entries of the folder, and creates folders.
 (() => {
   'use strict';
   const {
     address, ask, element, folder, isFolder, isLink, key, link, main, path, place, readable, refresh, request,
     rows, shown, visible,
   } = page;
-  // Of entries to delete.
+  // The most names in the question before a deletion.
   const MOST_NAMES = 5;
   const may = new Set(main.dataset.may.split(' '));
 
-  // A typed name, which has to be that of one entry.
+  // Checks that a typed name can be that of one entry.
   const checked = (name) => {
     if (name.trim() === '') throw new Error('A name is needed.');
     if (name === '.' || name === '..' || /[/\0]/.test(name)) {
@@ -18,8 +18,8 @@
     return name;
   };
 
-  // Does something to each row that is left, until it is stopped, and says at the end what was
-  // refused. What has begun is waited for: the server does it anyway.
+  // Calls `act` for each remaining row until aborted, and throws the refusals at the end. A call
+  // that has begun is awaited: the server completes it anyway.
   const each = async (left, signal, act) => {
     const faults = [];
     for (const row of left) {
@@ -36,7 +36,7 @@
     throw new Error(faults[0] + others);
   };
 
-  // What is in the folder now, with the focus where the row was.
+  // Reloads the rows, and focuses the one at this index.
   const showFrom = async (index) => {
     await refresh();
     const left = main.querySelectorAll('tr');
@@ -49,7 +49,7 @@
     const index = row.rowIndex;
     const isOne = chosen.length === 1;
     const kind = isLink(row) ? 'link' : isFolder(row) ? 'folder' : 'file';
-    // Of a link to a folder, only the link is removed.
+    // Deleting a link to a folder removes only the link.
     const isWhole = (row) => isFolder(row) && !isLink(row);
     const more = chosen.length - MOST_NAMES;
     const names = chosen.slice(0, MOST_NAMES).map(path).join(', ') + (more > 0 ? ` and ${more} more` : '');
@@ -62,7 +62,7 @@
     if (answer) await showFrom(index);
   };
 
-  // Relative, because a proxy may replace the beginning of paths.
+  // A relative URL, because a proxy may replace the beginning of paths.
   const moveTo = (row, url) => {
     const [from, to] = [place(row), url].map((it) => it.pathname.split('/'));
     for (; from.length > 1 && from[0] === to[0]; to.shift()) from.shift();
@@ -70,14 +70,14 @@
     return request('MOVE', place(row), { Destination: path, Overwrite: 'F' });
   };
 
-  // The name of a row, or nothing if it has characters that are not shown as they are: confirmed
-  // without a change, what is shown would become the name.
+  // Returns the name of a row, or nothing if it has characters that are shown replaced: confirmed
+  // unchanged, the shown text would become the name.
   const exact = (row) => {
     const [name] = place(row).pathname.match(/[^/]+(?=\/?$)/);
     return readable(name) === shown(row) ? shown(row) : '';
   };
 
-  // A name as the server writes it in a link.
+  // Encodes a name as the server does in links.
   const encoded = (name) => encodeURIComponent(name)
     .replace(/[!'()*]/g, (sign) => '%' + sign.charCodeAt(0).toString(16).toUpperCase());
 
@@ -98,11 +98,11 @@
         link(row).setAttribute('href', to);
       },
     });
-    // What could not be renamed may be gone.
+    // An entry that could not be renamed may be gone.
     if (isTried) await refresh();
   };
 
-  // A list of folders to choose one from. It begins with the one that is shown.
+  // A list of folders to choose one from, beginning with the one on the page.
   const picker = () => {
     const root = new URL(document.querySelector('header nav a')?.getAttribute('href') ?? './', folder);
     const where = element('p', { className: 'where' });
@@ -142,7 +142,7 @@
       text: picked.element,
       choices: [['move', 'Move here']],
       act: (value, signal) => {
-        // Whatever is clicked on meanwhile.
+        // Fix the folder, whatever is clicked on meanwhile.
         const { at } = picked;
         return each(left, signal, (row) => {
           const [name] = place(row).pathname.match(/[^/]+\/?$/);
@@ -165,7 +165,7 @@
     if (answer) await refresh();
   };
 
-  // Gives each row its buttons.
+  // Adds buttons to each row.
   const equip = () => {
     if (!may.has('delete')) return;
     const head = element('th', { scope: 'col', className: 'act' },

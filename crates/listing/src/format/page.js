@@ -1,8 +1,8 @@
-// What the scripts of the page have in common.
+// The functions that the scripts of the page share.
 const page = (() => {
   'use strict';
   const main = document.querySelector('main');
-  // A path with two slashes in front would be another host.
+  // A path that begins with two slashes would name another host.
   const folder = new URL(location.origin + location.pathname);
 
   const element = (tag, properties, ...children) => {
@@ -11,11 +11,11 @@ const page = (() => {
     return made;
   };
 
-  // The address of a path in this folder. Of a name nothing means anything in it.
+  // The URL of a path in this folder. No character of a name has a special meaning in it.
   const address = (path) => new URL(path.split('/').map(encodeURIComponent).join('/'), folder);
 
-  // A name in which every character is visible, as the server writes it in the rows: controls have
-  // their pictures, and what would change how others are shown is replaced.
+  // Makes every character of a name visible, as the server does in the rows: controls become their
+  // symbols, and characters that change how others are displayed are replaced.
   const visible = (name) => name
     .replace(/[\x00-\x1f]/g, (control) => String.fromCharCode(0x2400 + control.charCodeAt(0)))
     .replace(/\x7f/g, '\u2421')
@@ -26,26 +26,26 @@ const page = (() => {
     502: 'Bad Gateway', 503: 'Service Unavailable', 504: 'Gateway Timeout',
   };
 
-  // What the server says is wrong, without the number in front; of what is not plain text, such as
-  // the page of a proxy, only the status.
+  // Returns the server's explanation without the leading number; for a body other than plain text,
+  // such as the page of a proxy, only the status.
   const reason = (status, type, text) => {
     const part = status === 207 ? text.match(/<D:responsedescription>([^<]*)/) : null;
     const isPlain = /^text\/plain *(;|$)/i.test(type ?? '');
-    // A phrase of HTTP says less than the sentence after it.
+    // An HTTP reason phrase says less than the sentence after it.
     const said = part ? part[1] : isPlain ? text.trim().split('\n')[0].replace(/^\d+ ([\w ]+: )?/, '') : '';
     return said.replace(/^./, (first) => first.toUpperCase()) || (PHRASES[status] ? `${status} ${PHRASES[status]}` : `the server answered ${status}`);
   };
   const refusal = async (response) =>
     reason(response.status, response.headers.get('Content-Type'), await response.text());
 
-  // Why there is no answer, whatever the browser calls it.
+  // The reason for a missing response, whatever the browser calls it.
   const noAnswer = () => navigator.onLine ? 'The connection was lost' : 'There is no network';
 
-  // Sends a request without a body; what is refused becomes an error with the status.
+  // Sends a request without a body; throws an error with the status if it is refused.
   const request = async (method, url, headers = {}, signal) => {
     const response = await fetch(url, { method, headers, signal, cache: 'no-store' })
       .catch(() => { throw new Error(noAnswer()); });
-    // 207: a part of a folder stays as it was.
+    // 207 means that part of a folder was not changed.
     if (!response.ok || response.status === 207) {
       const error = new Error(await refusal(response));
       throw Object.assign(error, { status: response.status });
@@ -53,10 +53,10 @@ const page = (() => {
     return response;
   };
 
-  // Asks the reader something. `act` does what was decided, with a signal that the reader wants no
-  // more of it; if that fails, it is asked again and said why. Once `act` is over, tells what was
-  // chosen last, done or not, and whether that is for all, or null. With `isOpen` the first choice is
-  // as good as none, so there is no way out beside it.
+  // Asks the user something. `act` performs the choice, with a signal that is aborted when the user
+  // closes the dialog; if it fails, the dialog shows why and stays open. Once `act` is over,
+  // resolves to the last choice, done or not, and whether it is for all; or to null. With `isOpen`
+  // the first choice changes nothing, so there is no Cancel button.
   const ask = (question) => new Promise((done) => {
     const { title, text, input, all, choices, isOpen = false, act = async () => {} } = question;
     const heading = element('h2', { id: 'ask', textContent: title });
@@ -109,15 +109,15 @@ const page = (() => {
     field.setSelectionRange(0, dot > 0 ? dot : field.value.length);
   });
 
-  // Fetches the page again and shows what is in the folder now.
+  // Fetches the page again and shows the current contents of the folder.
   const refresh = async () => {
     const url = new URL(location.href);
-    // As many as a browser gets that names no number.
+    // The number that a browser gets without a limit.
     if (!url.searchParams.has('limit')) url.searchParams.set('limit', 2000);
     try {
       const response = await request('GET', url, { Accept: 'text/html' });
       const fresh = new DOMParser().parseFromString(await response.text(), 'text/html');
-      // What stays as it is keeps the focus and its place.
+      // Unchanged parts keep the focus and the scroll position.
       for (const [before, parts] of [
         ['link', 'style'], ['h1', '.summary'], ['.search', '.search ~ form'], ['main', 'main ~ :is(nav, article, footer)'],
       ]) {
@@ -131,12 +131,12 @@ const page = (() => {
       const at = row && controls(row).indexOf(focus);
       main.replaceChildren(...fresh.querySelector('main').childNodes);
       document.dispatchEvent(new Event('rows'));
-      // So does what was focused in the table, which is another element now.
+      // Restore the focus in the table, whose elements were replaced.
       const same = row && [...main.querySelectorAll('tr')].find((other) => key(other) === key(row));
       if (same) controls(same)[at]?.focus({ preventScroll: true });
     } catch (error) {
-      // The folder itself may be gone, or shut: then the server's own page says so, unless
-      // unfinished uploads would be lost with this one.
+      // The folder itself may be gone or inaccessible: then show the server's own page, unless that
+      // would lose unfinished uploads.
       if ([401, 403, 404, 410].includes(error.status) && !hasStopped()) location.reload();
     }
   };
@@ -144,7 +144,7 @@ const page = (() => {
   // Whether an upload has failed or is paused.
   const hasStopped = () => document.querySelector('#uploads :is([data-state=failed], [data-state=paused])');
 
-  // A path as text, unless it has bytes that are none.
+  // Returns a path as text; still encoded if it is not UTF-8.
   const readable = (path) => {
     try {
       return decodeURIComponent(path);
@@ -155,19 +155,19 @@ const page = (() => {
 
   const link = (row) => row.querySelector('a');
   const shown = (row) => link(row).querySelector('bdi').textContent;
-  // With the folders in front of it, which the results of a search have.
+  // Includes the folders before the name, which the results of a search have.
   const path = (row) => [...link(row).querySelectorAll('.above, bdi')].map((part) => part.textContent).join('');
   const isFolder = (row) => link(row).classList.contains('dir');
   const isLink = (row) => link(row).querySelector('small') !== null;
-  // The rows of entries, without the one that leads to the folder above.
+  // The rows of entries, without the one for the parent folder.
   const rows = () => [...main.querySelectorAll('tbody tr:not(.parent)')];
-  // The address as the server wrote it, by which a row is known: a name need not be text. The heads
-  // of the columns have none.
+  // The URL as the server wrote it, which identifies a row: a name may not be UTF-8. The row of
+  // column headings has none.
   const key = (row) => link(row)?.getAttribute('href').split('?')[0];
   const controls = (row) => [...row.querySelectorAll('a, button, input')];
   const place = (row) => new URL(key(row), folder);
 
-  // A size as the server writes it.
+  // Formats a size as the server does.
   const size = (bytes) => {
     const power = Math.min(5, Math.floor(Math.log2(Math.max(1, bytes)) / 10));
     const number = bytes / 1024 ** power;
@@ -175,11 +175,11 @@ const page = (() => {
     return `${number.toFixed(digits)} ${['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'][power]}`;
   };
 
-  // The SHA-256 of the file of a row, which the server computes.
+  // Returns the SHA-256 of a row's file, computed by the server.
   const digest = async (row) =>
     (await (await request('GET', new URL('?hash', place(row)))).text()).trim();
 
-  // Puts text on the clipboard; browsers offer one to scripts only over TLS or on this machine.
+  // Copies text; browsers offer scripts a clipboard only over TLS or on this machine.
   const copy = async (text) => {
     if (navigator.clipboard) return navigator.clipboard.writeText(text);
     const field = element('textarea', { value: text, className: 'unseen' });

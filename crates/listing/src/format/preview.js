@@ -1,8 +1,8 @@
-// Shows pictures, sound, video, text and PDF over the page. The arrows lead from one to the next.
+// Shows pictures, sound, video, text and PDF over the page. The arrow keys move to the next one.
 (() => {
   'use strict';
   const { copy, element, link, main, place, rows, shown } = page;
-  // Bytes.
+  // In bytes.
   const MOST_TEXT = 256 << 10;
   const KINDS = {
     image: /\.(avif|bmp|gif|ico|jpe?g|png|svg|webp)$/i,
@@ -52,7 +52,7 @@
     button('\u2039', 'Previous', () => step(-1)), button('\u203a', 'Next', () => step(1)));
   dialog.setAttribute('aria-labelledby', 'preview-title');
 
-  // As browsers show the file itself. UTF-8 never begins with the bytes of these marks.
+  // Decodes as browsers do for the file itself. UTF-8 never begins with the bytes of these marks.
   const decode = (bytes) => {
     const code = { 0xff: 'utf-16le', 0xfe: 'utf-16be' }[new Uint8Array(bytes)[0]];
     return new TextDecoder(code).decode(bytes);
@@ -117,7 +117,7 @@
   });
   dialog.addEventListener('click', (event) => { if (event.target === dialog) dialog.close(); });
 
-  // A plain click shows the file here; with a key, or the middle button, the browser opens it.
+  // A plain click shows the file here; with a modifier or the middle button, the browser opens it.
   main.addEventListener('click', (event) => {
     const clicked = event.target.closest('tbody a');
     const next = clicked?.closest('tr');

@@ -1,8 +1,8 @@
-// What uploads need to go on in another visit of the page.
+// What uploads need to resume in a later visit of the page.
 const resume = (() => {
   'use strict';
-  // Where uploads are remembered from one visit of the page to the next: the address of each, and
-  // the checksum of all parts that were begun. Without storage they are not resumed.
+  // Remembers uploads from one visit of the page to the next: the URL of each, and the checksum of
+  // all parts that were begun. Without storage they are not resumed.
   const memory = {
     get: (key) => { try { return localStorage.getItem(key); } catch { return null; } },
     set: (key, url) => { try { localStorage.setItem(key, url); } catch {} },
@@ -10,14 +10,14 @@ const resume = (() => {
     keys: () => { try { return Object.keys(localStorage); } catch { return []; } },
   };
 
-  // The checksum of a file from its beginning to some place, and on from there. Browsers offer digests
-  // to scripts only over TLS or on this machine; against mistakes this one is as good.
+  // The checksum of the beginning of a file, which can be extended. Browsers offer digests to
+  // scripts only over TLS or on this machine; this one detects accidental changes as well.
   class Checksum {
     constructor(file, isWanted) {
       Object.assign(this, { file, isWanted, end: 0, sums: [0, 0] });
     }
 
-    // Goes on to `end`, which is that of the file or a multiple of 4; returns the place and the sums.
+    // Extends it to `end`, the end of the file or a multiple of 4; returns position and sums.
     async to(end) {
       while (this.end < end) {
         const from = this.end;

@@ -1,14 +1,14 @@
-// Shows times as the reader has them, narrows the rows while one types, and leads through them by keys.
+// Shows times in the user's format, filters the rows while typing, and moves between them by keys.
 (() => {
   'use strict';
   const search = document.querySelector('.search');
   const box = search.q;
   const further = search.below ? 'the folders below, too' : 'all pages';
   let rows, names, times, parent, none;
-  // As the server compares text.
+  // Converts text to the form that the server compares.
   const searched = (text) => text.toLowerCase().normalize();
 
-  // Times in the zone and the manner of the reader, a stretch of rows at a time.
+  // Formats times in the user's time zone and format, some rows at a time.
   const short = new Intl.DateTimeFormat(undefined, {
     dateStyle: matchMedia('(max-width: 44rem)').matches ? 'short' : 'medium', timeStyle: 'short',
   });
@@ -23,7 +23,7 @@
     if (times.length) setTimeout(localize);
   };
 
-  // Narrows the rows while one types. Enter asks the server for those of all folders below, too.
+  // Filters the rows while typing. Enter searches all folders below on the server.
   const narrow = () => {
     const word = searched(box.value);
     let shown = 0;
@@ -38,7 +38,7 @@
   };
   const asked = box.value;
 
-  // What is in the table, now and whenever something else is.
+  // Reads the table, now and whenever it changes.
   const load = () => {
     rows = page.rows();
     names = rows.map((row) => searched(page.link(row).textContent));
@@ -58,7 +58,7 @@
   });
   addEventListener('pageshow', () => (asked ? 0 : narrow()));
 
-  // A slash leads to the box, arrows from name to name.
+  // A slash focuses the search box, arrows move from name to name.
   addEventListener('keydown', (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const here = document.activeElement;

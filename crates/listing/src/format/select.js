@@ -1,19 +1,19 @@
-// Selects rows by their boxes, with Shift for all between two of them, and by keys: Space for the
-// row of the focus, Shift and an arrow for further ones, Ctrl-A for all, Escape for none.
+// Selects rows by their checkboxes, with Shift for all between two of them, and by keys: Space for
+// the focused row, Shift and an arrow for more, Ctrl-A for all, Escape for none.
 page.selection = (() => {
   'use strict';
   const {
     copy, digest, element, folder, isFolder, key, link, main, path, place, request, rows, shown, size,
   } = page;
-  // Characters: the head of a request has 32 KiB at most.
+  // In characters: a request head may have 32 KiB.
   const MAX_QUERY = 24_000;
-  // Bytes: what a body of names has at most.
+  // In bytes: the maximum body with names.
   const MAX_BODY = 2 * 1024 * 1024;
   const canWalk = document.querySelector('.search [name=below]') !== null;
   const hasArchives = document.querySelector('.archive') !== null;
-  // What is selected, by the key of its row.
+  // The keys of the selected rows.
   const chosen = new Set();
-  // The row that was selected last, from which Shift selects.
+  // The row that was selected last, from which Shift extends.
   let last = null;
 
   const box = (row) => row.querySelector('.pick');
@@ -23,7 +23,7 @@ page.selection = (() => {
   bar.setAttribute('aria-label', 'Selected entries');
   document.body.append(bar);
 
-  // What the search box hides is left alone.
+  // Rows hidden by the search box are left alone.
   const listed = () => rows().filter((row) => !row.hidden);
   const selected = () => listed().filter((row) => chosen.has(key(row)));
 
@@ -55,7 +55,7 @@ page.selection = (() => {
     tell();
   };
 
-  // Adds a button to the bar, which acts on the selected rows.
+  // Adds a button to the bar that acts on the selected rows.
   const offer = (label, act, shortcut) => {
     const button = element('button', { type: 'button', textContent: label });
     button.dataset.select = label;
@@ -79,20 +79,20 @@ page.selection = (() => {
     const names = these.map((row) => key(row).replace(/\/$/, ''));
     const whole = `?archive=${format}`;
     let query = `${whole}&entry=${names.join('&entry=')}`;
-    // A search and a further page show only a part of the folder.
+    // Search results and further pages show only part of the folder.
     const isWhole = these.length === rows().length && !document.querySelector('.pages, .summary a');
     if (query.length > MAX_QUERY && isWhole) query = whole;
     query.length > MAX_QUERY ? post(names, whole) : location.assign(new URL(query, folder));
   };
 
-  // Asks for an archive by a form: what does not fit into an address fits into a body. The names are
-  // escaped already, as links are, and may be no text.
+  // Requests an archive by a form, because names that do not fit into a URL fit into a body. They
+  // are already escaped, as in links, and may not be UTF-8.
   const post = (names, whole) => {
     const fields = names.map((value) => element('input', { type: 'hidden', name: 'entry', value }));
     if (names.join('\r\nentry=').length > MAX_BODY - 16) {
       throw new Error('Too many entries for one archive: select fewer, or download the whole folder');
     }
-    // To get the same address again must not give the whole folder.
+    // Requesting the same URL by GET must not return the whole folder.
     const action = new URL(`${whole}&entry=`, folder);
     const form = element('form', { method: 'post', enctype: 'text/plain', action, hidden: true }, ...fields);
     document.body.append(form);
@@ -121,7 +121,7 @@ page.selection = (() => {
     status.textContent = these.length > 1 ? 'Links copied' : 'Link copied';
   };
 
-  // Asks for the size of folders, and shows it in their rows.
+  // Requests the sizes of folders, and shows them in their rows.
   const measure = async (these) => {
     for (const row of these.filter(isFolder)) {
       const found = await (await request('GET', new URL('?size', place(row)))).json();
@@ -134,7 +134,7 @@ page.selection = (() => {
     tell();
   };
 
-  // Gives each row its box.
+  // Adds a checkbox to each row.
   const equip = () => {
     const pick = (label) => {
       const made = element('input', { type: 'checkbox', className: 'pick' });
@@ -142,7 +142,7 @@ page.selection = (() => {
       return made;
     };
     main.querySelector('th').prepend(pick('Select all'));
-    // What is gone is not selected once there is something else of its name.
+    // A key without a row is deselected, so that a later entry of the same name is not selected.
     const before = new Set(chosen);
     chosen.clear();
     for (const row of rows()) {
@@ -166,7 +166,7 @@ page.selection = (() => {
     const pick = event.target.closest('tr')?.querySelector('.pick');
     if (!pick || event.target.closest('a, button')) return;
     if (event.target !== pick) {
-      // Close beside the box, it is meant.
+      // A click close to the checkbox counts.
       if (event.clientX > pick.getBoundingClientRect().right + 16) return;
       pick.checked = !pick.checked;
     }
@@ -185,7 +185,7 @@ page.selection = (() => {
     if (event.key === ' ' && isLink) {
       toggle(row, !box(row).checked, event.shiftKey);
     } else if (isArrow && event.shiftKey && row) {
-      // The focus has moved already.
+      // The focus has already moved.
       if (left && left !== row) mark(left, true);
       toggle(row, true, false);
     } else if (event.key === 'a' && (event.ctrlKey || event.metaKey) && row) {
@@ -206,7 +206,7 @@ page.selection = (() => {
   document.addEventListener('rows', equip);
   document.querySelector('.search').addEventListener('input', tell);
   equip();
-  // What is renamed stays selected.
+  // A renamed row stays selected.
   const carry = (from, to) => { if (chosen.delete(from)) chosen.add(to); };
   return { carry, offer };
 })();

@@ -1,6 +1,6 @@
-// Uploads files and folders, several at once. What is large goes by the resumable protocol
+// Uploads files and folders, several at once. Large files use the resumable protocol
 // (draft-ietf-httpbis-resumable-upload), so that a lost connection, a pause or a reload of the page
-// costs nothing that the server has already.
+// repeats nothing that the server already has.
 (() => {
   'use strict';
   const {
@@ -9,17 +9,17 @@
   } = page;
   const { Checksum, memory } = resume;
   const AT_ONCE = 3;
-  // Goes in one request, or anew.
+  // Up to this size, a file is sent in one request and restarted after a failure.
   const SMALL = 1 << 20;
-  // Of a request, for proxies that take no longer ones.
+  // The longest request, because of proxies that limit them.
   const SLICE = 64 << 20;
   const STALLED_MS = 60_000;
   const MOST_TRIES = 8;
   // For a file whose folder is missing.
   const MOST_MISPLACED_TRIES = 2;
-  // Of those that are done.
+  // The most lines of finished uploads.
   const MOST_LINES = 200;
-  // Of a folder that was dropped.
+  // The most failures listed for a dropped folder.
   const MOST_FAULTS = 5;
 
   const bar = document.querySelector('.change');
@@ -38,16 +38,16 @@
       super(message);
       this.status = status;
     }
-    // Whether it may go better a little later. 409 is an offset that the server does not have.
+    // Whether a retry may succeed. 409 is an offset that the server does not have.
     get passes() {
       return [0, 404, 408, 409, 423, 429, 500, 502, 503, 504].includes(this.status);
     }
   }
 
-  // Has the server forget an upload; otherwise it expires.
+  // Makes the server discard an upload, which would otherwise expire.
   const discard = (url) => request('DELETE', url).then(() => null, () => null);
 
-  // How far an upload has come; null if the server does not know it (any more).
+  // Returns the offset of an upload; null if the server does not know it (any more).
   const offsetOf = async (url) => {
     try {
       const response = await request('HEAD', url);
@@ -58,7 +58,7 @@
     }
   };
 
-  // Folders that are there, or are being made.
+  // Folders that exist or are being created.
   const made = new Map();
   const makeFolder = (path) => {
     if (path === '') return Promise.resolve();
@@ -66,7 +66,7 @@
       const parent = path.slice(0, Math.max(0, path.lastIndexOf('/')));
       const making = makeFolder(parent).then(() => request('MKCOL', address(path + '/')))
         .catch((error) => {
-          // It was there.
+          // It already exists.
           if (error.status === 405) return;
           made.delete(path);
           throw new Fault(error.message, error.status);
@@ -76,7 +76,7 @@
     return made.get(path);
   };
 
-  // Asks one thing at a time whether a file may be replaced.
+  // Asks whether a file may be replaced, one question at a time.
   let forAll = null;
   let asking = Promise.resolve();
   const mayReplace = (path) => (asking = asking.then(async () => {
@@ -94,7 +94,7 @@
 
   const waiting = [];
   const running = new Set();
-  // Drops that are still being read, from which more may come.
+  // Drops that are still being read, from which more files may come.
   const drops = new Set();
   const isIdle = () => !running.size && !waiting.length && !drops.size;
   const count = { all: 0, done: 0, failed: 0, bytes: 0, sent: 0 };
@@ -109,8 +109,8 @@
       count.bytes += file.size;
     }
 
-    // The line that tells about it. What is done stands last, and what has failed first: only some
-    // lines are seen at once.
+    // Creates the line of this upload. Failed uploads are first and finished ones last, because only
+    // some lines are visible at once.
     show() {
       if (this.line) return;
       this.bar = element('progress', { max: Math.max(1, this.file.size), value: 0 });
@@ -126,7 +126,7 @@
       list.insertBefore(this.line, list.querySelector('[data-state=done]'));
     }
 
-    // Changes what it does, and what is said of that.
+    // Changes the state of this upload and its text.
     become(state, text) {
       this.state = state;
       this.show();
@@ -142,7 +142,7 @@
       summarize();
     }
 
-    // So many bytes are on the way or there.
+    // Notes how many bytes were sent or are on the way.
     progress(sent) {
       count.sent += sent - this.sent;
       this.sent = sent;
@@ -162,7 +162,7 @@
       summarize();
     }
 
-    // Goes on until it is done, or cannot be.
+    // Runs until it is done or has failed.
     async run() {
       this.samples = [];
       this.become('running', 'Starting\u2026');
@@ -185,7 +185,7 @@
             continue;
           }
           if (this.sent > before) tries = 0;
-          // Its folder may have been removed meanwhile, and is made again.
+          // Its folder may have been removed meanwhile, and is created again.
           if (fault.status === 409 && fault.method !== 'PATCH') {
             made.clear();
             misplaced += 1;
@@ -198,12 +198,12 @@
       }
     }
 
-    // Ends an attempt after which nothing more is to be sent: it was paused or cancelled meanwhile.
+    // Ends an attempt that is no longer needed, because it was paused or cancelled meanwhile.
     check() {
       if (this.state !== 'running') throw new Fault('Not needed any more');
     }
 
-    // Waits a while, or until the network is back.
+    // Waits for some seconds, or until the network is back.
     async rest(seconds, why) {
       this.text.textContent = `${why}; retrying`;
       await new Promise((done) => {
@@ -217,7 +217,7 @@
       const { file } = this;
       const once = this.replaces ? {} : { 'If-None-Match': '*' };
       if (file.size <= SMALL) {
-        // The answer may have been lost with the connection.
+        // The response may have been lost with the connection.
         if (this.isSent && await this.isThere()) return;
         this.isSent = true;
         await this.send('PUT', this.url, file, once, 0);
@@ -233,13 +233,13 @@
         if (!this.isSame) offset = await discard(url);
       }
       if (offset === null) {
-        // The answer to the last part may have been lost with the connection.
+        // The response to the last part may have been lost with the connection.
         if (this.isSent && await this.isThere()) return;
         const created = await this.send('PUT', this.url, null,
           { ...once, 'Upload-Complete': '?0', 'Upload-Length': String(file.size) }, 0);
         const location = created.getResponseHeader('Location');
         if (!location) {
-          // Something on the way lets nothing but a plain PUT through; an empty file is there now.
+          // A proxy passes only plain PUT requests; an empty file exists now.
           this.replaces = true;
           await this.send('PUT', this.url, file, {}, 0);
           return;
@@ -266,8 +266,8 @@
       memory.remove(this.key);
     }
 
-    // Whether the file of this name has the same bytes. Its length or date would not tell: it may be
-    // an older version, or a file of somebody else.
+    // Whether the file of this name has the same bytes. Its length and date prove nothing: it may
+    // be an older version, or another user's file.
     async isThere() {
       this.text.textContent = 'Comparing with the file on the server\u2026';
       const { signal } = this.comparison = new AbortController();
@@ -287,7 +287,7 @@
         }
       } catch (error) {
         if (error === this.unreadable) throw error;
-        // What cannot be read is not known to be there.
+        // An unreadable file is not known to be the same.
         if (error.status >= 400 && error.status < 500) return false;
         throw new Fault(error.message, error.status);
       } finally {
@@ -296,7 +296,7 @@
       }
     }
 
-    // Reads a part of the own file, which may be gone.
+    // Reads part of the local file, which may be gone.
     read(from, to) {
       return this.file.slice(from, to).arrayBuffer().catch((error) => {
         this.unreadable = error;
@@ -312,7 +312,7 @@
       }, 1000);
     }
 
-    // Sends one request, of which the first byte is at `offset`.
+    // Sends one request, whose first byte is at `offset`.
     send(method, url, body, headers, offset) {
       return new Promise((done, failed) => {
         this.check();
@@ -329,7 +329,7 @@
             : noAnswer();
           const fault = Object.assign(new Fault(told, xhr.status), { method });
           if (xhr.status) return failed(fault);
-          // A file that cannot be read ends a request in the same way, and would each time.
+          // An unreadable file ends a request in the same way, and would do so each time.
           this.read(0, 1).then(() => failed(fault), failed);
         };
         xhr.send(body);
@@ -393,10 +393,10 @@
     }
   }
 
-  // Has as many run as may.
+  // Starts as many uploads as may run at once.
   const next = () => {
     while (running.size < AT_ONCE) {
-      // One that was paused and resumed at once may not have stopped yet.
+      // An upload that was paused and resumed quickly may not have stopped yet.
       const at = waiting.findIndex((upload) => !running.has(upload));
       if (at < 0) break;
       const [upload] = waiting.splice(at, 1);
@@ -431,7 +431,7 @@
     }, 100);
   };
 
-  // Forgets what is over; what is paused or was interrupted can be gone on with.
+  // Removes the lines of ended uploads; paused and interrupted ones can be resumed.
   const over = '[data-state=done], [data-state=skipped], [data-state=failed]';
   const clear = () => {
     for (const line of list.querySelectorAll(over)) line.remove();
@@ -441,7 +441,7 @@
     summarize();
   };
 
-  // Makes room for the lines of what is selected or dropped next.
+  // Clears the list before more files are selected or dropped.
   const begin = () => {
     if (isIdle()) clear();
   };
@@ -455,7 +455,7 @@
     next();
   };
 
-  // Everything in what was dropped, folders from the top down.
+  // Reads everything in a dropped entry, folders from the top down.
   const read = async (entry, path, drop) => {
     if (entry.isFile) {
       const file = await new Promise((done, failed) => entry.file(done, failed));
@@ -471,7 +471,7 @@
       for (const inner of entries) await walk(inner, `${path}/${inner.name}`, drop);
     }
   };
-  // The same, but what cannot be read, or made on the server, does not keep the rest back.
+  // Does the same, but an entry that cannot be read, or created on the server, stops no others.
   const walk = async (entry, path, drop) => {
     if (!drops.has(drop)) return;
     try {
@@ -494,7 +494,7 @@
     if (!event.dataTransfer.types.includes('Files')) return;
     event.preventDefault();
     main.classList.remove('target');
-    // Only now: once this has returned they are gone.
+    // Read them now: they are gone once this handler has returned.
     const entries = [...event.dataTransfer.items].map((item) => item.webkitGetAsEntry?.());
     const files = [...event.dataTransfer.files];
     const drop = { faults: [] };
@@ -505,7 +505,7 @@
       else if (files[at]) add(files[at], files[at].name);
     }
     drops.delete(drop);
-    // Folders without files are there by now.
+    // Folders without files have been created by now.
     next();
     if (drop.faults.length) complain(drop.faults);
   });
@@ -515,7 +515,7 @@
     event.preventDefault();
     event.dataTransfer.dropEffect = 'copy';
     main.classList.add('target');
-    // There is no event for a drag that ends elsewhere.
+    // No event reports a drag that ends elsewhere.
     clearTimeout(leaving);
     leaving = setTimeout(() => main.classList.remove('target'), 300);
   });
@@ -538,8 +538,8 @@
     if (!isIdle() || hasStopped()) event.preventDefault();
   });
 
-  // Tells of uploads of an earlier visit. The page cannot read their files without being given
-  // them once more.
+  // Lists uploads of an earlier visit. The page cannot read their files until the user selects them
+  // again.
   const remind = async () => {
     for (const key of memory.keys().filter((key) => key.startsWith(KEY))) {
       const [path, bytes] = JSON.parse(key.slice(KEY.length));
