@@ -128,14 +128,14 @@ impl fmt::Display for SelfTestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = crate::error::errno::name;
         match self {
-            Self::Fixture(error) => write!(f, "there is nothing to try it with: {error}"),
-            Self::Refused(errno) => write!(f, "the kernel takes no keys ({})", name(*errno)),
+            Self::Fixture(error) => write!(f, "cannot set up the test: {error}"),
+            Self::Refused(errno) => write!(f, "the kernel refused the keys ({})", name(*errno)),
             Self::Transfer(error) => write!(f, "{error}"),
-            Self::Differs { at } => write!(f, "byte {at} is not the one that was sent"),
+            Self::Differs { at } => write!(f, "byte {at} differs from the one sent"),
             Self::Alert(Ok(record)) => {
-                write!(f, "an alert came out as {} bytes of type {}", record.len, record.kind)
+                write!(f, "an alert arrived as {} bytes of type {}", record.len, record.kind)
             }
-            Self::Alert(Err(errno)) => write!(f, "an alert does not pass ({})", name(*errno)),
+            Self::Alert(Err(errno)) => write!(f, "an alert did not arrive ({})", name(*errno)),
         }
     }
 }

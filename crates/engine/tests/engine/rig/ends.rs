@@ -207,7 +207,10 @@ impl Drain {
         let Some(reader) = &self.reader else { return };
         let begun = Instant::now();
         while (reader.bytes.lock().unwrap().len() as u64) < bytes {
-            assert!(begun.elapsed() < Duration::from_secs(30), "waited in vain for {bytes} bytes");
+            assert!(
+                begun.elapsed() < Duration::from_secs(30),
+                "timed out waiting for {bytes} bytes"
+            );
             thread::sleep(Duration::from_millis(1));
         }
     }
