@@ -74,7 +74,7 @@ impl CopyArgs {
             verify: self.verify.as_deref().map(verify).transpose()?,
             sync: self.sync,
             jobs: match self.jobs {
-                Some(0) => return Err(invalid("jobs", "at least one thread copies")),
+                Some(0) => return Err(invalid("jobs", "must be at least 1")),
                 Some(jobs) => jobs,
                 None => defaults.jobs,
             },

@@ -183,9 +183,7 @@ pub(crate) fn get_tree(
 /// Checks a number of connections.
 fn connections(count: Option<u32>) -> PyResult<Option<u32>> {
     match count {
-        Some(count) if !(1..=64).contains(&count) => {
-            Err(invalid("connections", "there are 1 to 64"))
-        }
+        Some(count) if !(1..=64).contains(&count) => Err(invalid("connections", "must be 1 to 64")),
         count => Ok(count),
     }
 }
@@ -215,7 +213,7 @@ fn place(path: &Path, url: &Url) -> PyResult<PathBuf> {
     if !path.is_dir() {
         return match fs::metadata(&path) {
             Ok(found) if !found.is_file() => {
-                let message = format!("{} is neither file nor folder", path.display());
+                let message = format!("{} is neither a file nor a folder", path.display());
                 Err(PyValueError::new_err(message))
             }
             _ => Ok(path),

@@ -145,7 +145,7 @@ fn resolved(host: &str, port: u16) -> PyResult<SocketAddr> {
 fn settings(root: PathBuf, args: ServerArgs) -> PyResult<Settings> {
     let workers = match args.workers {
         Some(workers) if !(1..=MAX_WORKERS).contains(&workers) => {
-            return Err(invalid("workers", format!("there are 1 to {MAX_WORKERS}")));
+            return Err(invalid("workers", format!("must be 1 to {MAX_WORKERS}")));
         }
         Some(workers) => workers,
         None => thread::available_parallelism().map_or(1, usize::from),
