@@ -136,7 +136,7 @@ fn listens_at(errors: &mut impl BufRead) -> Result<(u16, String)> {
     loop {
         let mut line = String::new();
         if errors.read_line(&mut line)? == 0 {
-            return Err(format!("it did not come to listen: {said}").into());
+            return Err(format!("it does not listen: {said}").into());
         }
         said += &line;
         if let Some(port) = port(&line) {
