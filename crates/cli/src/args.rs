@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::builder::{OsStringValueParser, PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum, ValueHint};
 use underpass_copy::ExcludePattern;
-use underpass_engine::wait::Pace;
+use underpass_engine::wait::StallDetector;
 use underpass_engine::{Integrity, Mechanism, NotASize, Options, Policy, Size};
 use underpass_protocol::digest::Algorithm;
 
@@ -90,14 +90,18 @@ pub(crate) struct StreamArgs {
 
 impl StreamArgs {
     /// Returns what the peer has to move while it is waited for.
-    pub(crate) fn pace(&self, min_rate: u64) -> Pace {
-        Pace::new(self.timeout, min_rate)
+    pub(crate) fn stall_detector(&self, min_rate: u64) -> StallDetector {
+        StallDetector::new(self.timeout, min_rate)
     }
 
     /// Adds what concerns the engine.
-    pub(crate) fn apply<'a>(&self, options: Options<'a>, pace: &'a mut Pace) -> Options<'a> {
+    pub(crate) fn apply<'a>(
+        &self,
+        options: Options<'a>,
+        stall: &'a mut StallDetector,
+    ) -> Options<'a> {
         match self.timeout {
-            Some(timeout) => options.timeout(timeout).pace(pace),
+            Some(timeout) => options.timeout(timeout).stall_detector(stall),
             None => options,
         }
     }

@@ -96,7 +96,7 @@ impl<'a> Limits<'a> {
 /// Only time in which the peer is waited for counts, not that in which this side is busy, or holds
 /// it back.
 #[derive(Clone, Copy, Debug)]
-pub struct Pace {
+pub struct StallDetector {
     timeout: Option<Duration>,
     /// The bytes that have to move before the peer has been waited for as long as the timeout.
     needed: u64,
@@ -104,7 +104,7 @@ pub struct Pace {
     waited: Duration,
 }
 
-impl Pace {
+impl StallDetector {
     /// Requires `min_rate` bytes per second on average over the timeout, and at least one byte.
     #[must_use]
     pub fn new(timeout: Option<Duration>, min_rate: u64) -> Self {
@@ -140,7 +140,7 @@ impl Pace {
 
     /// Returns the timeout if the peer has moved too little during it.
     #[must_use]
-    pub fn missed(&self) -> Option<Duration> {
+    pub fn stalled(&self) -> Option<Duration> {
         self.timeout.filter(|_| self.left() == Some(Duration::ZERO))
     }
 }
@@ -246,35 +246,35 @@ mod tests {
     #[test]
     fn a_drip_of_bytes_does_not_keep_a_wait_alive() {
         let second = Duration::from_secs(1);
-        let mut pace = Pace::new(Some(60 * second), MIN_RATE);
+        let mut stall = StallDetector::new(Some(60 * second), MIN_RATE);
         for _ in 0..59 {
-            pace.moved(1);
-            pace.waited(second);
+            stall.moved(1);
+            stall.waited(second);
         }
-        assert_eq!((pace.left(), pace.missed()), (Some(second), None));
-        pace.waited(second);
-        assert_eq!(pace.missed(), Some(60 * second));
+        assert_eq!((stall.left(), stall.stalled()), (Some(second), None));
+        stall.waited(second);
+        assert_eq!(stall.stalled(), Some(60 * second));
         // A modem that shares its link among the connections of a download is fast enough, and a
         // packet in each period is, too.
-        let mut pace = Pace::new(Some(60 * second), MIN_RATE);
+        let mut stall = StallDetector::new(Some(60 * second), MIN_RATE);
         for _ in 0..10 {
-            pace.waited(59 * second);
-            pace.moved(600);
-            assert_eq!(pace.left(), Some(60 * second));
+            stall.waited(59 * second);
+            stall.moved(600);
+            assert_eq!(stall.left(), Some(60 * second));
         }
     }
 
     #[test]
     fn without_a_least_rate_each_byte_begins_another_period() {
         let second = Duration::from_secs(1);
-        let mut pace = Pace::new(Some(2 * second), 0);
+        let mut stall = StallDetector::new(Some(2 * second), 0);
         for _ in 0..10 {
-            pace.waited(second);
-            assert_eq!(pace.missed(), None);
-            pace.moved(1);
+            stall.waited(second);
+            assert_eq!(stall.stalled(), None);
+            stall.moved(1);
         }
-        let mut endless = Pace::new(None, MIN_RATE);
+        let mut endless = StallDetector::new(None, MIN_RATE);
         endless.waited(Duration::MAX);
-        assert_eq!((endless.left(), endless.missed()), (None, None));
+        assert_eq!((endless.left(), endless.stalled()), (None, None));
     }
 }

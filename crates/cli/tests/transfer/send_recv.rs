@@ -280,7 +280,7 @@ fn a_connection_without_a_byte_replaces_no_file_that_has_some() {
         receiver.finish()
     };
     fs::write(&target, "precious").unwrap();
-    scan(&["--force"]).failed(1, &["nothing came", "target stays as it is", "--size 0"]);
+    scan(&["--force"]).failed(1, &["nothing was received", "target is left unchanged", "--size 0"]);
     assert_eq!(fs::read(&target).unwrap(), b"precious");
     assert_eq!(names(folder.path()), ["target"]);
     scan(&["--force", "--size", "0"]).succeeded();

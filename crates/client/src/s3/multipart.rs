@@ -285,7 +285,7 @@ impl<'p, 'a, 't> StoredParts<'p, 'a, 't> {
             expects: None,
             interim: &mut |_| {},
             on_event: &mut on_event,
-            pace: self.upload.options.pace(self.client),
+            stall: self.upload.options.stall_detector(self.client),
             report: Report::default(),
             heard: None,
             is_begun: false,

@@ -5,7 +5,7 @@ use std::io;
 use std::time::Duration;
 
 use rustix::io::Errno;
-use underpass_engine::wait::Pace;
+use underpass_engine::wait::StallDetector;
 use underpass_engine::{
     Chain, Confirm, Error, Integrity, Options, PeerMessage, Progress, Report, Sink, Source,
     Transfer, socket,
@@ -32,7 +32,7 @@ pub(crate) struct UploadExchange<'e, 'a, 't> {
     pub(crate) interim: &'e mut (dyn FnMut(&Response) + Send),
     pub(crate) on_event: &'e mut OnEvent<'t>,
     /// What the server has taken while it was waited for.
-    pub(crate) pace: Pace,
+    pub(crate) stall: StallDetector,
     /// The bytes moved, and how.
     pub(crate) report: Report,
     /// The final answer, if it came while the body was sent.
@@ -76,7 +76,7 @@ impl UploadExchange<'_, '_, '_> {
         };
         let mut options = options(self.client, &self.send_options, is_short)
             .observer(observer)
-            .pace(&mut self.pace);
+            .stall_detector(&mut self.stall);
         if let Some(session) = &session {
             options = options.sink_tls(&**session);
         }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
-use underpass_engine::wait::Pace;
+use underpass_engine::wait::StallDetector;
 use underpass_engine::{Integrity, PipePool, Policy, Progress, Source};
 use url::Url;
 
@@ -71,9 +71,9 @@ pub struct SendOptions<'a> {
 impl SendOptions<'_> {
     /// Returns what a server has to take of the body while it is waited for: less if the kernel
     /// sends no more.
-    pub(crate) fn pace(&self, client: &HttpClient<'_>) -> Pace {
+    pub(crate) fn stall_detector(&self, client: &HttpClient<'_>) -> StallDetector {
         let min_rate = self.rate.map_or(client.min_rate, |rate| client.min_rate.min(rate / 2));
-        Pace::new(Some(client.timeout), min_rate)
+        StallDetector::new(Some(client.timeout), min_rate)
     }
 }
 

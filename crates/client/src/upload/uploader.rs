@@ -336,7 +336,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
                 }
             },
             on_event: &mut *self.on_event,
-            pace: self.upload.options.pace(self.client),
+            stall: self.upload.options.stall_detector(self.client),
             report: Report::default(),
             heard: None,
             is_begun: false,

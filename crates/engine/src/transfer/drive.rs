@@ -17,7 +17,7 @@ use crate::report::Report;
 use crate::socket;
 use crate::transfer::options::{PeerMessage, TurnLimit};
 use crate::transfer::{Status, Transfer};
-use crate::wait::{self, Pace};
+use crate::wait::{self, StallDetector};
 
 impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
     /// Moves every byte, waiting whenever an end is not ready.
@@ -76,7 +76,7 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
             self.options.turn = TurnLimit(1);
         }
         let mut last_look = Instant::now();
-        let mut idle = Pace::new(self.options.timeout, 0);
+        let mut idle = StallDetector::new(self.options.timeout, 0);
         let mut seen = (0, 0);
         let mut spin = Spin::default();
         loop {
@@ -106,8 +106,8 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
             let limit = self.count_progress(wait, &mut idle, &mut seen)?;
             self.wait(wait, limit)?;
             idle.waited(started.elapsed());
-            if let Some(pace) = self.options.pace.as_mut().filter(|_| is_peer) {
-                pace.waited(started.elapsed());
+            if let Some(stall) = self.options.stall.as_mut().filter(|_| is_peer) {
+                stall.waited(started.elapsed());
             }
         }
     }
@@ -117,10 +117,10 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
     fn count_progress(
         &mut self,
         wait: Wait,
-        idle: &mut Pace,
+        idle: &mut StallDetector,
         seen: &mut (u64, u64),
     ) -> Result<Option<Duration>, Error> {
-        if self.options.timeout.is_none() && self.options.pace.is_none() {
+        if self.options.timeout.is_none() && self.options.stall.is_none() {
             return Ok(None);
         }
         // A slow peer takes long to make room in a large buffer, but reads from it steadily.
@@ -128,16 +128,16 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         let before = std::mem::replace(seen, (self.report.bytes(), in_flight));
         let moved = seen.0 - before.0 + before.1.saturating_sub(seen.1);
         idle.moved(u64::from(*seen != before));
-        let pace = self.options.pace.as_deref_mut().map(|pace| {
-            pace.moved(moved);
-            *pace
+        let stall = self.options.stall.as_deref_mut().map(|stall| {
+            stall.moved(moved);
+            *stall
         });
-        let paces = [Some(*idle), pace];
-        if let Some(timeout) = paces.iter().flatten().find_map(Pace::missed) {
+        let detectors = [Some(*idle), stall];
+        if let Some(timeout) = detectors.iter().flatten().find_map(StallDetector::stalled) {
             let report = self.stop();
             return Err(Error::Stalled { timeout, report });
         }
-        let limits = paces.iter().flatten().filter_map(Pace::limit);
+        let limits = detectors.iter().flatten().filter_map(StallDetector::limit);
         Ok(limits.min())
     }
 

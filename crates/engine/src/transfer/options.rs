@@ -14,7 +14,7 @@ use crate::mechanisms::policy::{Candidates, Policy};
 use crate::mechanisms::step::{DeclineReason, Step};
 use crate::socket::tls_transport::TlsTransport;
 use crate::transfer::capabilities::Capabilities;
-use crate::wait::Pace;
+use crate::wait::StallDetector;
 
 /// The options of a transfer. The default uses the cheapest mechanism and no guard.
 ///
@@ -40,7 +40,7 @@ pub struct Options<'a> {
     pub(crate) reserve: bool,
     pub(crate) unshared: bool,
     pub(crate) timeout: Option<Duration>,
-    pub(crate) pace: Option<&'a mut Pace>,
+    pub(crate) stall: Option<&'a mut StallDetector>,
     pub(crate) cancel: Option<&'a AtomicBool>,
     pub(crate) capabilities: Option<&'a Capabilities>,
     pub(crate) observer: Option<ProgressCallback<'a>>,
@@ -135,8 +135,8 @@ impl<'a> Options<'a> {
     /// ends may take any time: unlike the peer they belong to this side. Only
     /// [`run`](crate::Transfer::run) waits, so only it checks.
     #[must_use]
-    pub fn pace(mut self, pace: &'a mut Pace) -> Self {
-        self.pace = Some(pace);
+    pub fn stall_detector(mut self, stall: &'a mut StallDetector) -> Self {
+        self.stall = Some(stall);
         self
     }
 

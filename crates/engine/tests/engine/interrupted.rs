@@ -15,7 +15,7 @@ use crate::rig::scratch::{Held, PATIENCE, Scratch, Shell, assert_reset, pattern,
 use rustix::fs::{MemfdFlags, OFlags, fcntl_getfl, memfd_create};
 use rustix::io::Errno;
 use underpass_engine::Mechanism::{CopyFileRange, Mmap, ReadWrite, Sendfile, Splice};
-use underpass_engine::wait::Pace;
+use underpass_engine::wait::StallDetector;
 use underpass_engine::{
     Error, Integrity, Mechanism, Options, Policy, Report, Sink, Source, Status, Transfer, socket,
 };
@@ -417,9 +417,9 @@ fn a_peer_that_moves_too_little_is_stalled() {
             thread::sleep(timeout / 10);
         }
     });
-    let mut pace = Pace::new(Some(timeout), LEN as u64);
+    let mut stall = StallDetector::new(Some(timeout), LEN as u64);
     let transfer = Transfer::new(Source::of(&from).unwrap(), Sink::of(&file).unwrap());
-    let outcome = transfer.options(Options::default().pace(&mut pace)).run();
+    let outcome = transfer.options(Options::default().stall_detector(&mut stall)).run();
     assert!(matches!(outcome, Err(Error::Stalled { .. })), "{outcome:?}");
     drop(from);
     drip.join().unwrap();
@@ -433,9 +433,9 @@ fn a_pause_of_a_reader_on_this_side_is_not_the_peers() {
     thread::scope(|scope| {
         scope.spawn(move || peer.write_all(&pattern(LEN)).unwrap());
         let receiver = scope.spawn(move || {
-            let mut pace = Pace::new(Some(timeout), 1);
+            let mut stall = StallDetector::new(Some(timeout), 1);
             let (source, sink) = (Source::of(&from).unwrap(), Sink::of(&into).unwrap());
-            Transfer::new(source, sink).options(Options::default().pace(&mut pace)).run()
+            Transfer::new(source, sink).options(Options::default().stall_detector(&mut stall)).run()
         });
         thread::sleep(4 * timeout);
         let mut bytes = Vec::new();

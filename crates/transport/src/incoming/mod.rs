@@ -24,7 +24,7 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use underpass_engine::Transfer;
-use underpass_engine::wait::{Limits, Pace, WaitError};
+use underpass_engine::wait::{Limits, StallDetector, WaitError};
 use underpass_engine::{
     Chain, Error, Kind, Options, PipePool, Progress, Report, Sink, Source, TlsTransport,
 };
@@ -56,7 +56,7 @@ pub struct Incoming<'a, S> {
     ahead: Vec<u8>,
     timeout: Option<Duration>,
     /// What the peer has moved of what is received now.
-    pace: Pace,
+    stall: StallDetector,
     deadline: Option<Instant>,
     cancel: Option<&'a AtomicBool>,
     /// Whether heads are read in large pieces, together with the beginning of the body.
@@ -82,7 +82,7 @@ impl<'a, S: AsFd> Incoming<'a, S> {
             session: None,
             ahead,
             timeout,
-            pace: Pace::new(timeout, 0),
+            stall: StallDetector::new(timeout, 0),
             deadline: None,
             cancel,
             is_eager: false,
@@ -126,7 +126,7 @@ impl<'a, S: AsFd> Incoming<'a, S> {
     /// Sets how many bytes per second have to come on average over the timeout, for the body that
     /// follows a head; 0 if each byte may take as long as the timeout.
     pub fn set_min_rate(&mut self, rate: u64) {
-        self.pace = Pace::new(self.timeout, rate);
+        self.stall = StallDetector::new(self.timeout, rate);
     }
 
     /// Sets the deadline for everything that is read into memory, however steadily it arrives;
@@ -379,7 +379,7 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         if let Some(bytes) = receive_options.progress_every {
             options = options.observe_every(bytes);
         }
-        options = options.pace(&mut self.pace);
+        options = options.stall_detector(&mut self.stall);
         if let Some(cancel) = self.cancel {
             options = options.cancel(cancel);
         }
@@ -437,7 +437,7 @@ impl<'a, S: AsFd> Incoming<'a, S> {
             };
             match outcome {
                 Ok(read) => {
-                    self.pace.moved(read as u64);
+                    self.stall.moved(read as u64);
                     return Ok(read);
                 }
                 Err(Errno::AGAIN) => self.wait()?,
@@ -466,10 +466,10 @@ impl<'a, S: AsFd> Incoming<'a, S> {
     /// Waits a moment for something to read; fails if the time is up or the flag is set.
     fn wait(&mut self) -> Result<(), ReceiveError> {
         let started = Instant::now();
-        let limits = Limits::since(started, self.pace.left(), self.cancel);
+        let limits = Limits::since(started, self.stall.left(), self.cancel);
         let limits = limits.no_later_than(self.deadline);
         let waited = limits.poll(&mut [PollFd::new(&self.stream, PollFlags::IN)]);
-        self.pace.waited(started.elapsed());
+        self.stall.waited(started.elapsed());
         match waited {
             Ok(_) => Ok(()),
             Err(WaitError::Cancelled) => Err(ReceiveError::Cancelled),

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv, sockopt};
-use underpass_engine::wait::{Limits, MIN_RATE, Pace, WaitError};
+use underpass_engine::wait::{Limits, MIN_RATE, StallDetector, WaitError};
 use underpass_engine::{Error, Report, TlsTransport, socket};
 
 use super::{Stream, unix_reset};
@@ -44,7 +44,7 @@ impl Outgoing<'_> {
         }
         stream.finish().map_err(failed)?;
         let mut left = u64::MAX;
-        let mut pace = Pace::new(timeout, MIN_RATE);
+        let mut stall = StallDetector::new(timeout, MIN_RATE);
         let mut moment = MIN_PAUSE;
         loop {
             let now = socket::unacknowledged(stream).map_err(failed)?;
@@ -52,18 +52,18 @@ impl Outgoing<'_> {
                 break;
             }
             if now < left {
-                pace.moved(left - now);
+                stall.moved(left - now);
                 left = now;
             }
             if cancel.load(Ordering::Relaxed) {
                 return Err(Error::Cancelled { report: Box::new(report) });
             }
-            if let Some(timeout) = pace.missed() {
+            if let Some(timeout) = stall.stalled() {
                 return Err(Error::Stalled { timeout, report: Box::new(report) });
             }
             let started = Instant::now();
             wait_a_moment(stream, moment).map_err(|errno| failed(errno.into()))?;
-            pace.waited(started.elapsed());
+            stall.waited(started.elapsed());
             moment = (moment * 2).min(MAX_PAUSE);
         }
         Ok(report)

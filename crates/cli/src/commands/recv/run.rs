@@ -109,15 +109,15 @@ fn receive(
         None => source,
     };
     let sink = target.sink()?;
-    // What does not go into a file may be something that goes on as long as it happens.
+    // Output other than a file may be a live stream, in which pauses are normal.
     let is_live = args.size.is_none() && sink.kind() != Kind::Regular;
-    let mut pace = args.stream.pace(if is_live { 0 } else { MIN_RATE });
-    let options = args.stream.apply(args.movement.options(), &mut pace).cancel(cancel);
+    let mut stall = args.stream.stall_detector(if is_live { 0 } else { MIN_RATE });
+    let options = args.stream.apply(args.movement.options(), &mut stall).cancel(cancel);
     let options = match session {
         Some(session) => options.source_tls(session),
         None => options,
     };
-    // Where the file ends is not known before; a new one has its space already.
+    // The length is not known in advance; a new file has its space reserved already.
     let options = if target.is_appended() { options.reserve() } else { options };
     let outcome = Transfer::new(source, sink).options(meter.watch(options)).run();
     let outcome = match (outcome, args.size) {
@@ -133,17 +133,17 @@ fn receive(
     outcome.map_err(|error| Failure::transfer(what, error, args.movement.show))
 }
 
-/// Gives the file its name. One that has bytes is not replaced by a stream without any, such as that of
-/// a scan of the ports, unless that may be what was sent.
+/// Gives the file its name. A file that is not empty is not replaced by an empty stream, such as that of a
+/// port scan, unless an empty file is expected.
 fn name(mut target: OutputTarget, bytes: u64, may_be_empty: bool) -> Result<()> {
     target.look_again()?;
     let path = target.path();
     let has_bytes = || std::fs::metadata(path).is_ok_and(|found| found.len() > 0);
     if bytes == 0 && !may_be_empty && target.keeps_old() && has_bytes() {
         return Err(Failure::line(format!(
-            "nothing came, so {} stays as it is (--size 0 expects an empty file)",
+            "nothing was received, so {} is left unchanged (--size 0 accepts an empty file)",
             path.display()
         )));
     }
-    target.finish(bytes)
+    Ok(target.finish(bytes)?)
 }

@@ -51,8 +51,8 @@ pub(crate) fn run(args: &SendArgs) -> Result<()> {
     let line = Outgoing { stream: &stream, session: session.as_ref(), cancel, timeout };
 
     let meter = ProgressMeter::new(show, &output::short_path(input.path()));
-    let mut pace = args.stream.pace(MIN_RATE);
-    let options = args.stream.apply(args.movement.options(), &mut pace).cancel(cancel);
+    let mut stall = args.stream.stall_detector(MIN_RATE);
+    let options = args.stream.apply(args.movement.options(), &mut stall).cancel(cancel);
     let options = meter.watch(options);
     let options = match &session {
         Some(session) => options.sink_tls(session),

@@ -217,8 +217,9 @@ impl OutputTarget {
         matches!(self.place, OpenTarget::End { .. })
     }
 
-    /// Returns whether it keeps the permissions of a file whose place it takes.
-    pub(super) fn keeps_old(&self) -> bool {
+    /// Returns whether this replaces a file and keeps its permissions.
+    #[must_use]
+    pub fn keeps_old(&self) -> bool {
         matches!(self.place, OpenTarget::New { existing: Existing::Replace, kept: Some(_), .. })
     }
 
