@@ -9,8 +9,8 @@ use underpass_protocol::request::origin::is_foreign;
 use underpass_protocol::request::target::Target;
 use underpass_protocol::upload::UploadId;
 
-/// Authenticates the user, waiting for the check of a password if there is one; returns the refusal
-/// if the request is not allowed.
+/// Authenticates the user, which may wait for a password check; returns the refusal if the request
+/// is not allowed.
 pub(crate) async fn check(ctx: &mut RequestContext<'_>, target: &Target<'_>) -> Option<Response> {
     let access = &ctx.settings().access;
     if access.is_empty() {
@@ -18,7 +18,7 @@ pub(crate) async fn check(ctx: &mut RequestContext<'_>, target: &Target<'_>) -> 
     }
     let asks_to_log_out = access.has_users() && target.query.has("logout");
     if asks_to_log_out && !is_foreign(&ctx.request, ctx.peer.is_secure()) {
-        // It makes a browser forget the name and the password that it has sent.
+        // The challenge makes a browser forget its cached name and password.
         return Some(ctx.challenged("you are logged out"));
     }
     let passwords = &ctx.shared().passwords;
@@ -45,8 +45,8 @@ pub(crate) async fn check(ctx: &mut RequestContext<'_>, target: &Target<'_>) -> 
     }
 }
 
-/// Refuses a path of which the user has no right. A browser sends the password that it has until it
-/// is asked for another one, so its user may ask for that.
+/// Refuses a path to which the user has no right. A browser keeps sending its cached password until
+/// it is challenged, so `?login` asks for a challenge.
 fn forbidden(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
     if target.query.has("login") && !is_foreign(&ctx.request, ctx.peer.is_secure()) {
         return ctx.challenge();
@@ -55,7 +55,8 @@ fn forbidden(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
     ctx.error_with_link(403, "", link.then_some(("?login", "Log in as another user")))
 }
 
-/// Authenticates the user if that takes no waiting; returns whether the request is allowed.
+/// Authenticates the user if that is possible without waiting; returns whether the request is
+/// allowed.
 pub(crate) fn is_known(ctx: &mut RequestContext<'_>, target: &Target<'_>) -> bool {
     if ctx.settings().access.is_empty() {
         return refuse_host(ctx).is_none();
@@ -69,7 +70,7 @@ pub(crate) fn is_known(ctx: &mut RequestContext<'_>, target: &Target<'_>) -> boo
 fn verdict(ctx: &RequestContext<'_>, target: &Target<'_>) -> AccessDecision {
     let access = &ctx.settings().access;
     if is_reserved(&target.path) && !access.has_users() {
-        // Rules for everyone are about files. Endpoints have checks of their own.
+        // Rules without a user are about files. Endpoints have their own checks.
         return AccessDecision::Allowed { user: None };
     }
     let changes = ctx.request.method.changes() || is_upload_query(ctx, target);
@@ -84,7 +85,7 @@ fn admit(ctx: &mut RequestContext<'_>, user: Option<std::sync::Arc<str>>) -> Opt
     if ctx.user.is_none() { refuse_host(ctx) } else { None }
 }
 
-/// Returns whether the request is for the state of an upload and not for a file: that needs the
+/// Returns whether the request asks for the state of an upload rather than a file, which needs the
 /// right to write.
 pub(crate) fn is_upload_query(ctx: &RequestContext<'_>, target: &Target<'_>) -> bool {
     if !ctx.settings().changes.upload {
@@ -130,5 +131,5 @@ fn refuse_host(ctx: &RequestContext<'_>) -> Option<Response> {
     Some(ctx.error(421, &detail))
 }
 
-/// The maximum number of characters that a message repeats of a host name.
+/// The maximum number of characters of a host name that a message quotes.
 const MAX_NAME: usize = 100;

@@ -41,8 +41,8 @@ impl Hosts {
 
     /// Returns the name in an authority if it is not one of the server's.
     ///
-    /// Names are checked at the loopback addresses of this machine, and at all others if there are
-    /// names in the settings.
+    /// Names are always checked on loopback addresses, and on all others if there are names in the
+    /// settings.
     pub(crate) fn unknown_name(
         &self,
         authority: &[u8],
@@ -66,18 +66,18 @@ impl Hosts {
     }
 }
 
-/// Returns whether it is `localhost` or an address: no other machine can have these names.
+/// Returns whether the host is `localhost` or an IP address: DNS can rebind neither.
 fn is_plain(authority: &[u8]) -> bool {
     is_localhost(authority) || address(authority).is_some()
 }
 
-/// Returns whether it is `localhost` or a loopback address.
+/// Returns whether the host is `localhost` or a loopback address.
 pub(crate) fn is_loopback(authority: &[u8]) -> bool {
     let address = address(authority);
     is_localhost(authority) || address.is_some_and(|address| address.to_canonical().is_loopback())
 }
 
-/// Returns whether it is `localhost` or a name below it.
+/// Returns whether the host is `localhost` or a name below it.
 fn is_localhost(authority: &[u8]) -> bool {
     let host = host(authority);
     let host = host.strip_suffix(b".").unwrap_or(host);
@@ -88,7 +88,7 @@ fn is_localhost(authority: &[u8]) -> bool {
         })
 }
 
-/// Returns the address that it is, if it is one.
+/// Returns the host as an address; `None` if it is a name.
 fn address(authority: &[u8]) -> Option<IpAddr> {
     let host = host(authority);
     if let [b'[', address @ .., b']'] = host {
@@ -98,7 +98,7 @@ fn address(authority: &[u8]) -> Option<IpAddr> {
     Some(str::from_utf8(host).ok()?.parse::<Ipv4Addr>().ok()?.into())
 }
 
-/// Returns the host as text, without a dot at its end.
+/// Returns the host as text, without a trailing dot.
 fn bare(authority: &[u8]) -> Cow<'_, str> {
     let host = host(authority);
     String::from_utf8_lossy(host.strip_suffix(b".").unwrap_or(host))

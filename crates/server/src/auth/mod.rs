@@ -1,9 +1,9 @@
 //! Access rules: users, the paths they may read and write, and Basic authentication.
 //!
-//! The rules are those of the command line, in the syntax of dufs. A hashed password is meant to be
-//! slow to check, tens of milliseconds, in which one thread could have answered thousands of
-//! requests; so the check is returned as [`PendingCheck`] work for another thread, and its result
-//! is remembered, right or wrong, so that a client does not wait again for each request.
+//! The rules are those of the command line, in the syntax of dufs. Checking a hashed password is
+//! slow by design: it takes tens of milliseconds, in which one thread could answer thousands of
+//! requests. So the check is returned as [`PendingCheck`] for another thread, and its result is
+//! remembered, right or wrong, so that a client waits only once.
 
 pub(crate) mod access;
 pub(crate) mod hosts;
@@ -26,7 +26,7 @@ use users::{Account, Users};
 
 /// The rules about users and paths.
 ///
-/// It is cheap to clone: all clones share the passwords that were checked and right.
+/// Cloning is cheap: all clones share the record of verified passwords.
 #[derive(Clone, Default)]
 pub struct Access {
     /// The users that the rules name, and the rights of everyone.
@@ -63,8 +63,8 @@ impl Access {
         self.is_empty() || self.rules().allows_anonymous_writes()
     }
 
-    /// Returns the verdict on a request with this `Authorization` field for this path. Passwords of
-    /// the same client count together.
+    /// Returns the verdict on a request with this `Authorization` field for this path. A verified
+    /// password is remembered together with the client that sent it.
     ///
     /// The path is decoded, relative to the root, without a slash at its beginning. Wrong
     /// credentials are refused even for paths that need none, so that a user learns of a mistyped
@@ -117,14 +117,13 @@ impl Access {
         !self.rules().names_path(path) && !self.rules().names_path(other)
     }
 
-    /// Returns whether both have the same users with the same passwords: both are the same value,
-    /// or neither has rules.
+    /// Returns whether both have the same users with the same passwords: they are clones of one
+    /// value, or neither has rules.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.users, &other.users) || (self.is_empty() && other.is_empty())
     }
 
-    /// Returns the rules.
     fn rules(&self) -> &AccessRules<Account> {
         &self.users.rules
     }

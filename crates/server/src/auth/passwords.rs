@@ -26,7 +26,7 @@ pub(crate) struct Passwords {
 /// The passwords that wait to be checked, and the history of the addresses they came from.
 #[derive(Debug, Default)]
 struct Queue {
-    /// The checks in the order in which they came.
+    /// The checks in order of arrival.
     waiting: Vec<PasswordCheck>,
     clients: HashMap<ClientNet, History>,
     /// The number of checks requested.
@@ -64,8 +64,8 @@ impl Passwords {
     /// Has a password checked, and delays the answer if it is wrong. Returns
     /// [`AccessDecision::Busy`] if too many are waiting.
     ///
-    /// Those of a client with many wrong ones are checked one after another, with the delay of its
-    /// refusals between them: a client that leaves instead of waiting learns nothing.
+    /// The passwords of a client with many refusals are checked one at a time, with the delay of a
+    /// refusal in between, so a client that leaves instead of waiting learns nothing.
     pub(crate) async fn check(
         self: &Arc<Self>,
         pending: PendingCheck,
@@ -102,8 +102,8 @@ impl Passwords {
         match peer.while_connected(&mut answer).await {
             Some(answered) => answered.ok(),
             None => {
-                // The client may be gone, or may only have ended its side of the connection, which
-                // cannot be distinguished: its check comes after all others.
+                // The client may be gone, or may only have shut down its side of the connection,
+                // which looks the same: its check moves to the end of the queue.
                 lock(&self.queue).move_to_end(number);
                 answer.await.ok()
             }
@@ -116,7 +116,7 @@ impl Passwords {
         AccessDecision::Wrong
     }
 
-    /// Counts a refusal, and waits longer the more there were for this client.
+    /// Counts a refusal, and waits longer with each further one of this client.
     async fn delay(&self, peer: &Peer) {
         let client = peer.client_net();
         let delay = {
@@ -158,7 +158,7 @@ impl Passwords {
         Some((number, answered))
     }
 
-    /// Checks passwords, and ends when none has come for a while.
+    /// Checks passwords until none has arrived for [`MAX_IDLE`].
     fn work(&self) {
         step_back();
         let mut memory = CheckMemory::default();
@@ -205,9 +205,8 @@ impl Drop for ThreadCount<'_> {
 }
 
 impl Queue {
-    /// Makes room for one more password of this client, at the expense of the client with the most
-    /// in the queue, and among these of the one with the most refusals. Returns whether there is
-    /// room.
+    /// Makes room for one more password of this client at the expense of the client with the most
+    /// in the queue or, among equals, the most refusals. Returns whether there is room.
     fn make_room(&mut self, client: ClientNet) -> bool {
         if self.waiting.len() < MAX_WAITING {
             return true;
@@ -276,8 +275,8 @@ impl Queue {
         history
     }
 
-    /// Returns how long a client waits for the check of its next password, which begins then;
-    /// `None` if others of it wait already.
+    /// Returns how long a client waits until its next password is checked, and reserves that turn;
+    /// `None` if another of its passwords is waiting already.
     fn turn(&mut self, client: ClientNet) -> Option<Duration> {
         let next_check = self.history(client).next_check;
         let (now, delay) = (Instant::now(), self.delay(client));
@@ -292,7 +291,7 @@ impl Queue {
         Some(wait)
     }
 
-    /// Returns the time for which a client waits for a refusal.
+    /// Returns by how much the refusals of a client are delayed.
     fn delay(&self, client: ClientNet) -> Duration {
         let refused = self.clients.get(&client).map_or(0, |history| history.refused);
         match refused.checked_sub(FREE_ATTEMPTS) {

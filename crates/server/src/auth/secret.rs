@@ -10,7 +10,7 @@ use underpass_protocol::auth::{HashKind, MAX_PASSWORD, RuleFault};
 
 /// The stored form of a password.
 pub(super) enum Secret {
-    /// The content of a string in the PHC format.
+    /// A parsed PHC string.
     Argon2(Box<Argon2Hash>),
     /// The password.
     Plain(Vec<u8>),
@@ -23,7 +23,7 @@ pub(super) enum Secret {
     },
 }
 
-/// The content of a string in the PHC format.
+/// A parsed PHC string.
 pub(super) struct Argon2Hash {
     /// The variant with its parameters.
     argon2: Argon2<'static>,
@@ -88,7 +88,7 @@ impl Argon2Hash {
     fn matches(&self, password: &[u8], CheckMemory(blocks): &mut CheckMemory) -> bool {
         let needed = self.argon2.params().block_count();
         if blocks.len() < needed {
-            // Not both at once: a hash may need much.
+            // Free the old memory first: a hash may need 256 MiB.
             *blocks = Vec::new();
             blocks.resize(needed, Block::default());
         }
@@ -128,7 +128,7 @@ fn argon2(password: &str) -> Result<Secret, RuleFault> {
     Ok(Secret::Argon2(Box::new(hash)))
 }
 
-/// Parses `$6$rounds=5000$salt$hash`, in which the rounds may be left out.
+/// Parses `$6$rounds=5000$salt$hash`, whose rounds are optional.
 fn sha512_crypt(password: &str) -> Result<Secret, RuleFault> {
     let read = || {
         let mut rest = password.strip_prefix("$6$")?;
@@ -141,7 +141,7 @@ fn sha512_crypt(password: &str) -> Result<Secret, RuleFault> {
         ShaParams::new(rounds).ok()?;
         let (salt, hash) = rest.split_once('$')?;
         let is_code = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'.' || byte == b'/';
-        // With other salts, which crypt(5) does not have either, the right password would never match.
+        // crypt(5) allows no other salts, and with one the right password would never match.
         let is_of_salt = |byte: u8| is_code(byte) || b"+=,-".contains(&byte);
         let is_salt = (1..=16).contains(&salt.len()) && salt.bytes().all(is_of_salt);
         let is_whole = is_salt && hash.len() == 86 && hash.bytes().all(is_code);

@@ -149,7 +149,7 @@ fn no_challenge_without_users() {
 }
 
 #[test]
-fn hashed_password_is_checked_once_and_then_believed() {
+fn hashed_password_is_checked_once_and_then_remembered() {
     for hash in [SHA512.into(), argon2()] {
         let access = access(&[&format!("alice:{hash}@/:rw,/archive")]);
         let (right, wrong) = (basic("alice:Hello world!"), basic("alice:Hello world"));
@@ -202,7 +202,7 @@ fn wrong_passwords_cost_the_same_for_every_name() {
 }
 
 #[test]
-fn one_user_is_not_believed_for_another() {
+fn password_verified_for_one_user_does_not_admit_another() {
     let access = access(&[&format!("alice:{SHA512}@/a"), &format!("bob:{}@/b", argon2())]);
     let (alice, bob) = (basic("alice:Hello world!"), basic("bob:Hello world!"));
     assert_eq!(verdict(&access, &alice, "a", Right::Read), ("allowed alice".into(), true));
@@ -268,9 +268,9 @@ fn many_connections_with_the_same_password_all_get_in() {
 }
 
 #[test]
-fn hashes_and_strange_passwords_are_read_as_they_stand() {
+fn hashes_and_unusual_passwords_are_parsed_verbatim() {
     let argon2 = argon2();
-    assert!(argon2.contains(','), "the commas of a hash do not part paths");
+    assert!(argon2.contains(','), "the commas of a hash do not separate paths");
     let access = access(&[
         &format!("hash:{argon2}@/x@/y"),
         "mail@example.org:a@b:c$d,e@/",
@@ -364,7 +364,7 @@ fn second_rule_for_a_user_is_refused() {
 }
 
 #[test]
-fn debug_output_tells_no_password() {
+fn debug_output_hides_passwords() {
     let access = access(&["alice:secret@/"]);
     assert_eq!(format!("{access:?}"), "Access { users: [\"alice\"], .. }");
     let hashed = Access::parse(&[format!("alice:{SHA512}@/")]).unwrap();

@@ -1,4 +1,4 @@
-//! Decides on requests by the rules: their users, and the passwords that were found to be right.
+//! Decides on requests by the rules, and remembers which passwords were right or wrong.
 
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
@@ -32,18 +32,18 @@ pub enum AccessDecision {
         /// The user; `None` if the client did not have to log in.
         user: Option<Arc<str>>,
     },
-    /// Undecided: the password must be checked, when it is the turn of its client and, against a
-    /// hash, away from the event loop.
+    /// Undecided: the password must be checked, in its client's turn and, if it is hashed, off the
+    /// event loop.
     Verify(PendingCheck),
     /// 401 with [`CHALLENGE`](super::CHALLENGE), delayed more each time: the name or the password
     /// is wrong.
     Wrong,
 }
 
-/// The rules, and the passwords of their users that were found to be right.
+/// The rules, and the results of recent password checks.
 #[derive(Default)]
 pub(super) struct Users {
-    /// Their rights.
+    /// The rules, with an account for each user.
     pub(super) rules: AccessRules<Account>,
     /// The key of the digests; it differs in each process and is never disclosed.
     key: RandomState,
@@ -51,7 +51,7 @@ pub(super) struct Users {
     refused: Mutex<RejectedPasswords>,
 }
 
-/// Digests of names with passwords that were wrong. Rules never change, so none becomes right.
+/// Digests of wrong names and passwords. Rules never change, so none becomes right.
 #[derive(Default)]
 struct RejectedPasswords {
     /// All digests.
@@ -60,15 +60,15 @@ struct RejectedPasswords {
     order: VecDeque<u128>,
 }
 
-/// A user's password, as the rule gives it and as it was last right.
+/// A user's password as the rule gives it, and the last one verified.
 pub(super) struct Account {
     /// The stored form of the password.
     pub(super) secret: Secret,
-    /// The last password that was right. There can be only one, so this is bounded.
+    /// The last verified password. A user has only one, so this is bounded.
     verified: Mutex<Option<VerifiedPassword>>,
 }
 
-/// The record that a password was right.
+/// The record of a verified password.
 struct VerifiedPassword {
     /// Its hash under the key of the process: the password itself is not kept.
     digest: u128,
@@ -104,12 +104,12 @@ impl Users {
 
     /// Returns the verdict on a name and a password.
     ///
-    /// Only what this client has sent before is decided here: otherwise a client that does not wait
-    /// for refusals could try any number of passwords.
+    /// Only a password that was verified for this client, or refused for any, is decided here:
+    /// otherwise a client that does not wait for refusals could try any number of passwords.
     ///
-    /// A refusal takes as long as one check of each cost that hashes of the rules have, whether the
-    /// name exists or not, so that the time does not reveal names. If all passwords in the rules
-    /// are plain, there is no such wait.
+    /// A refusal takes as long as one check of each hash cost in the rules, whether or not the name
+    /// exists, so that timing does not reveal names. If all passwords in the rules are plain, there
+    /// is no such wait.
     pub(super) fn check(
         &self,
         shared: &Arc<Self>,
@@ -212,8 +212,8 @@ impl Users {
         true
     }
 
-    /// Returns the accounts against which a wrong password is checked, too: one for each cost that
-    /// hashes have, but for that of the user.
+    /// Returns the accounts against which a wrong password is also checked: one for each hash cost
+    /// in the rules except the user's own.
     pub(super) fn decoys(&self, user: Option<usize>) -> Vec<&Account> {
         let cost = |account: &Account| account.secret.cost();
         let own = user.map_or(0, |user| cost(self.rules.secret(user)));
@@ -229,7 +229,7 @@ impl Users {
         self.digest(&[self.rules.name(user).as_bytes(), password])
     }
 
-    /// Returns the same for several strings.
+    /// Returns such a digest of several strings.
     fn digest(&self, strings: &[&[u8]]) -> u128 {
         let half = |which: u8| {
             let mut hasher = self.key.build_hasher();
@@ -258,10 +258,10 @@ fn spend_check_time<'a>(
 
 /// A password that has to be checked against a hash.
 pub struct PendingCheck {
-    /// The users, who remember the result.
+    /// The users, which remember the result.
     users: Arc<Users>,
-    /// The user whose password it may be; `None` if it is refused already and only the time of the
-    /// refusal must not differ.
+    /// The user to authenticate; `None` for an unknown name, which is checked only so that its
+    /// refusal takes the same time.
     user: Option<usize>,
     /// The password.
     password: Vec<u8>,
@@ -276,7 +276,8 @@ pub struct PendingCheck {
 }
 
 impl PendingCheck {
-    /// Checks the password if that takes no hash: it is plain, or was right for another client.
+    /// Checks the password if that takes no hashing: all passwords in the rules are plain, this one
+    /// is, or it was right for another client.
     pub(crate) fn at_once(&self) -> Option<AccessDecision> {
         let users = &self.users;
         let is_quick = users.decoys(None).is_empty()
@@ -287,7 +288,7 @@ impl PendingCheck {
         is_quick.then(|| self.decide(&mut CheckMemory::default()))
     }
 
-    /// Checks the password. This takes as long as its hash was made to take, up to seconds.
+    /// Checks the password. This takes as long as the cost of its hash demands, up to seconds.
     ///
     /// It never returns [`AccessDecision::Verify`].
     #[must_use]
