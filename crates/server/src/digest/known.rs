@@ -1,4 +1,4 @@
-//! Digests of the served files: made once on request, by dedicated threads, and remembered in
+//! Digests of the served files: computed once on request by dedicated threads, and remembered in
 //! memory and with the file.
 
 use std::collections::HashMap;
@@ -63,7 +63,7 @@ impl KnownDigests {
     /// Remembers digests of a version in addition to those known already.
     fn learn(&mut self, version: Version, digests: &[Digest]) {
         if self.known.len() >= MAX_KNOWN {
-            // It does not matter which ones go: they can be made again.
+            // Any half may go: its digests can be computed again.
             let mut index = 0;
             self.known.retain(|_, _| {
                 index += 1;

@@ -1,5 +1,5 @@
-//! Makes digests on dedicated threads, a slice at a time; clients take turns. Whole files are read,
-//! which takes minutes and would delay all other requests on the helper threads.
+//! Computes digests on dedicated threads, a slice at a time; clients take turns. Reading a whole
+//! file can take minutes, which would delay all other requests on the helper threads.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,8 +17,8 @@ use crate::server::limits::priority::{Work, let_others_run};
 use crate::server::shared::Shared;
 use underpass_protocol::request::ClientNet;
 
-/// Makes and remembers a digest, or waits for one that is being made already. A digest for which no
-/// future waits any more is not made.
+/// Computes and remembers a digest, or waits for one that is being computed already. A digest that
+/// no future awaits any more is abandoned.
 pub(crate) async fn make(
     shared: &Arc<Shared>,
     client: ClientNet,

@@ -1,7 +1,7 @@
-//! Digests of files: making, comparing and storing them.
+//! Digests of files: computing, comparing and storing them.
 //!
-//! A digest is the only property of a file that needs all of its bytes in user space. So it is made
-//! only on request, and [`stored`] for the next request.
+//! A digest is the only property of a file that needs all of its bytes in user space. So it is
+//! computed only on request, and [`stored`] for the next request.
 
 pub(crate) mod jobs;
 pub(crate) mod known;

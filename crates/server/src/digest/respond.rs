@@ -14,12 +14,10 @@ use underpass_protocol::request::Method;
 use underpass_protocol::request::target::Target;
 use underpass_protocol::response::plan::ResponsePlan;
 
-/// Adds the digest that the client prefers to responses that have bytes of the file, or would have
-/// them after GET.
+/// Adds the digest that the client prefers to a 200 or 206, including the response to HEAD.
 ///
 /// It is the digest of the whole selected representation, even with a part of it (RFC 9530 section
-/// 2). A 304 has no more fields than it needs (RFC 9110 15.4.5), and errors have other
-/// representations.
+/// 2). A 304 has only required fields (RFC 9110 15.4.5), and errors have other representations.
 pub(crate) async fn add_digest(
     ctx: &RequestContext<'_>,
     plan: &mut ResponsePlan,
@@ -57,7 +55,7 @@ pub(crate) async fn hash(
             let is_head = ctx.request.method == Method::Head;
             let text = digest.hex().into_bytes();
             let mut response = Response::memory(200, PLAIN_TEXT, text, is_head);
-            // It is the digest of the present file; no tag exists by which to revalidate it.
+            // The digest is of the current file, and has no ETag to revalidate it with.
             response.add_field("Cache-Control", "no-cache");
             response
         }
@@ -85,7 +83,7 @@ async fn digest(
         return Ok(digest);
     }
     if !is_current(ctx, served).await {
-        // The caller notices that, and asks again about the present version.
+        // The caller notices that, and asks again about the current version.
         return Err(DigestError::Changing);
     }
     let file = Arc::clone(&served.file);

@@ -1,14 +1,14 @@
 //! Digests stored with their file, in the extended attribute `user.underpass.digest`, so that a
-//! file is read for them once in its life and not again by each server.
+//! file is read for them only once, and not again by each server.
 //!
 //! Setting an attribute changes the file's ctime, which distinguishes its versions. So the
 //! attribute records the previous ctime and the time at which it is set: if the present ctime is
 //! within ten milliseconds after that, only the attribute was changed since then. The digests are
-//! then valid, and the version keeps its old name. Any later change moves the ctime on, which
+//! then valid, and the version keeps its ETag. Any later change moves the ctime on, which
 //! invalidates the attribute.
 //!
-//! The ctime that a file gets is that of the kernel's clock at its last tick, or a finer one since
-//! Linux 6.13. If setting the attribute takes longer than the window, it is set again.
+//! A file's ctime is the last tick of the kernel's clock or, since Linux 6.13, a finer time. If
+//! setting the attribute takes longer than the window, it is set again.
 
 use std::io;
 use std::ops::Range;
@@ -81,8 +81,8 @@ pub fn etag(file: impl AsFd, version: &Version) -> String {
 /// # Errors
 ///
 /// The errors of fsetxattr(2): not every file system has such attributes, and not every process may
-/// set them. `ENOTSUP` also if the times of files are coarse or of another machine's clock, or if
-/// setting it would copy the file: on network file systems, overlayfs, and unknown ones.
+/// set them. `ENOTSUP` also if file times are coarse or come from another machine's clock, or if
+/// setting the attribute would copy the file: on network file systems, overlayfs, and unknown ones.
 pub fn store(
     file: impl AsFd,
     version: &Version,
@@ -96,7 +96,7 @@ pub fn store(
     let mut expected = *version;
     for _ in 0..ATTEMPTS {
         record.set_at = now()?;
-        // It was possibly changed since the last look, and its times set back.
+        // The file may have changed since the last check, with its times set back.
         if Version::of(file)? != expected {
             return Ok(None);
         }
@@ -121,7 +121,7 @@ pub fn store(
 ///
 /// # Errors
 ///
-/// The errors of fremovexattr(2), unless there are none.
+/// The errors of fremovexattr(2), except that of a file without digests.
 pub(crate) fn forget(file: impl AsFd) -> Result<(), Errno> {
     match fremovexattr(file, NAME) {
         Err(Errno::NODATA | Errno::NOTSUP) => Ok(()),
@@ -131,7 +131,7 @@ pub(crate) fn forget(file: impl AsFd) -> Result<(), Errno> {
 
 /// The content of the attribute.
 struct DigestRecord {
-    /// The time of the clock right before it is set.
+    /// The clock's time right before the attribute is set.
     set_at: i64,
     /// The previous ctime.
     changed: i64,
@@ -187,12 +187,12 @@ impl DigestRecord {
         bytes
     }
 
-    /// Returns the ctimes that setting it may give to the file.
+    /// Returns the range of ctimes that setting the attribute may give the file.
     fn window(&self) -> Range<i64> {
         self.set_at..self.set_at.saturating_add(WINDOW)
     }
 
-    /// Returns whether nothing was changed since it was set.
+    /// Returns whether the file is unchanged since the attribute was set.
     fn is_valid_for(&self, version: &Version) -> bool {
         nanoseconds(version.changed()).is_some_and(|changed| self.window().contains(&changed))
             && self.check == check(version)
@@ -215,13 +215,13 @@ fn differs_only_in_ctime(one: &Version, other: &Version) -> bool {
     facts(one) == facts(other)
 }
 
-/// Returns the time of the last tick of the clock from which files have their times.
+/// Returns the last tick of the clock that stamps files.
 fn now() -> io::Result<i64> {
     let time = clock_gettime(ClockId::RealtimeCoarse);
     nanoseconds(time).ok_or_else(|| Errno::OVERFLOW.into())
 }
 
-/// Returns a checksum of four bytes, which hardly any other inode, size and mtime have.
+/// Returns a four-byte checksum of the inode, size and mtime.
 fn check(version: &Version) -> [u8; 4] {
     let modified = version.modified();
     let mut hasher = Sha256::new();
@@ -238,7 +238,7 @@ fn nanoseconds(time: Timespec) -> Option<i64> {
     time.tv_sec.checked_mul(SECOND)?.checked_add(time.tv_nsec)
 }
 
-/// Returns the byte before a digest. A format that is not this one begins with another.
+/// Returns the tag byte before a digest. Any other format has to use other tags.
 const fn tag_of(algorithm: Algorithm) -> u8 {
     match algorithm {
         Algorithm::Sha256 => 1,
@@ -260,12 +260,12 @@ const ATTEMPTS: u32 = 16;
 /// the kernel's clock. A change of the bytes within it is detected by the mtime.
 const WINDOW: i64 = 10_000_000;
 
-/// The nanoseconds of a second.
+/// Nanoseconds per second.
 const SECOND: i64 = 1_000_000_000;
 
 /// The magic numbers of the file systems that [`is_reliable`] knows: ext4, XFS, btrfs, tmpfs, F2FS,
-/// bcachefs and ZFS. Overlayfs is not here because it would copy a whole file of a lower layer, nor
-/// are network file systems, whose times are of another clock.
+/// bcachefs and ZFS. Overlayfs is left out because it would copy a whole file of a lower layer,
+/// network file systems because their times come from another clock.
 const KNOWN: [u32; 7] =
     [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0xf2f5_2010, 0xca45_1a4e, 0x2fc1_2fc1];
 
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_read_as_it_was_written() {
+    fn digest_record_round_trips() {
         for algorithms in [&Algorithm::ALL[..1], &Algorithm::ALL[1..], &Algorithm::ALL] {
             let written = record(algorithms.iter().copied().map(digest).collect());
             let read = DigestRecord::parse(&written.bytes()).unwrap();
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attribute_that_was_copied_with_the_times_is_not_valid() {
+    fn copied_attribute_is_invalid_even_with_the_same_mtime() {
         let folder = tempfile::tempdir().unwrap();
         let make = |name| {
             let file = std::fs::File::create_new(folder.path().join(name)).unwrap();
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_right_after_it_was_stored_is_noticed_though_the_mtime_was_set_back() {
+    fn change_right_after_storing_is_noticed_even_with_the_mtime_set_back() {
         let folder = tempfile::tempdir().unwrap();
         let file = std::fs::File::create_new(folder.path().join("file")).unwrap();
         file.set_len(5).unwrap();
@@ -335,7 +335,7 @@ mod tests {
         // Not every file system has such attributes.
         let Ok(Some(_)) = store(&file, &version, &[digest(Algorithm::Sha256)]) else { return };
         let modified = file.metadata().unwrap().modified().unwrap();
-        // Past the window, by a clock that is a tick behind.
+        // Past the window, even if the clock of files is a tick behind.
         std::thread::sleep(std::time::Duration::from_millis(25));
         std::os::unix::fs::FileExt::write_all_at(&file, b"other", 0).unwrap();
         file.set_modified(modified).unwrap();
@@ -343,13 +343,13 @@ mod tests {
     }
 
     #[test]
-    fn a_finer_ctime_than_that_of_the_last_tick_keeps_it_valid() {
+    fn attribute_stays_valid_with_a_fine_grained_ctime() {
         let folder = tempfile::tempdir().unwrap();
         let other = std::fs::File::create_new(folder.path().join("other")).unwrap();
         let is_done = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {
-            // Since Linux 6.13 a file whose times were read gets the finest at its next change, and
-            // all others get no older ones.
+            // Since Linux 6.13 a file whose times were read gets a fine-grained time at its next
+            // change, and no file gets an older one after that.
             scope.spawn(|| {
                 for len in 0.. {
                     if is_done.load(std::sync::atomic::Ordering::Relaxed) {
@@ -380,9 +380,9 @@ mod tests {
     }
 
     #[test]
-    fn with_one_digest_it_fits_into_an_inode_of_ext4() {
-        // 256 bytes, of which the facts take 160, two markers 8, and each entry 16 and its name
-        // (without `user.`) and value in steps of 4.
+    fn attribute_with_one_digest_fits_into_an_ext4_inode() {
+        // An inode has 256 bytes: its fields take 160, two markers 8, and each entry 16 plus its
+        // name (without `user.`) and value, each padded to 4.
         let name = NAME.len() - "user.".len();
         let value = record(vec![digest(Algorithm::Sha256)]).bytes().len();
         let entry = 16 + name.next_multiple_of(4) + value.next_multiple_of(4);

@@ -128,13 +128,13 @@ pub(crate) struct PartialListing {
 }
 
 impl PartialListing {
-    /// Creates a text that is made already.
+    /// Creates a text that is complete.
     pub(crate) fn whole(listings: &Listings, pieces: Vec<Arc<[u8]>>, held: Reservation) -> Self {
         let held = Some(held);
         Self { pieces, is_whole: true, held, release: Arc::clone(&listings.release) }
     }
 
-    /// Creates a text of which nothing is made yet.
+    /// Creates an empty text that is being made.
     pub(crate) fn begun(listings: &Listings, held: Reservation) -> Self {
         let release = Arc::clone(&listings.release);
         Self { pieces: Vec::new(), is_whole: false, held: Some(held), release }
@@ -152,12 +152,13 @@ impl PartialListing {
 }
 
 impl Drop for PartialListing {
-    /// Has a thread free a long text: that takes milliseconds, and its last client belongs to a
-    /// worker.
+    /// Frees a long text on another thread: that takes milliseconds, and the last reference may be
+    /// dropped by a worker.
     fn drop(&mut self) {
         if self.len() > SHORT_TEXT {
             let text = (std::mem::take(&mut self.pieces), self.held.take());
-            // Their memory bounds the number of these jobs. Without a thread, it is freed here.
+            // The memory for texts bounds the number of these jobs. Without a thread, the text is
+            // freed here.
             let _ = self.release.resume(ClientNet::of(None), move || drop(text));
         }
     }
@@ -215,7 +216,7 @@ const WALKS_WAITING: usize = 64;
 /// The maximum number of bytes of listings in memory.
 pub(crate) const MEMORY: u64 = 256 << 20;
 
-/// The number of bytes that a worker frees itself.
+/// The maximum length of a text that a worker frees itself.
 const SHORT_TEXT: u64 = 256 << 10;
 
 /// The maximum number of clients to which a separate text is sent.
@@ -226,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_client_leaves_places_for_texts_to_others() {
+    fn one_client_cannot_use_all_separate_texts() {
         let client = |last| ClientNet::of(Some(([192, 0, 2, last], 1).into()));
         let streams = Listings::default().streams;
         let mut places: Vec<_> = (0..MAX_STREAMS).map(|_| streams.reserve(client(1))).collect();

@@ -40,7 +40,8 @@ pub(crate) async fn list(
     let ListTask { folder, what } = task;
     let (id, is_small) = match &folder {
         FolderSource::Disk(folder) => {
-            // It was opened a moment ago, and no worker may wait for a server.
+            // The folder was just opened, so its attributes are fresh, and a worker must not wait
+            // for a file server.
             let version = Version::in_memory(folder)?;
             (FolderId::Disk(version.file()), version.size() <= SMALL_FOLDER)
         }
@@ -124,8 +125,8 @@ impl ListingPieces {
         Some(Self::Shared { made: watch::channel(made).1, next: 0 })
     }
 
-    /// Waits until all pieces are in memory, so that their length is known: a client that takes no
-    /// chunks must not take a part for the whole.
+    /// Waits until all pieces are in memory, so that their length is known: a client without
+    /// chunked framing could not tell a part from the whole.
     async fn gather(mut self, listings: &Listings, client: ClientNet) -> io::Result<Self> {
         let mut made = PartialListing::begun(listings, listings.memory.reserve(client));
         let mut len = 0;
@@ -162,7 +163,7 @@ impl ListingPieces {
             Self::Shared { made, next } => {
                 let index = *next;
                 let is_there = |made: &PartialListing| made.pieces.len() > index || made.is_whole;
-                // The thread that makes it has given up.
+                // On an error, the thread that makes the listing has given up.
                 let made = made.wait_for(is_there).await.map_err(|_| io::ErrorKind::BrokenPipe)?;
                 *next += 1;
                 Ok(made.pieces.get(index).map(|piece| ListingPiece::Shared(Arc::clone(piece))))
@@ -222,7 +223,7 @@ impl ListingStream {
     }
 }
 
-/// Makes a listing on a helper thread for all requests that wait for it by now.
+/// Makes a listing, on a helper thread, for all requests that are waiting for it.
 fn make(site: &Site, client: ClientNet, key: &ListingKey, folder: ListedFolder) {
     let waiters = site.shared.listings.batches.begin(key);
     if waiters.is_empty() {
@@ -282,8 +283,8 @@ fn answer_waiters(
         }
         sender.send_if_modified(|made| {
             made.pieces.push(piece.into());
-            // Each wake-up is for all waiting clients: the first piece is sent at once, further
-            // ones in groups.
+            // Each announcement wakes all waiting clients: the first piece is announced at once,
+            // further ones in groups.
             made.pieces.len() == 1 || made.pieces.len().is_multiple_of(PIECES_AT_ONCE)
         });
         Ok(())
@@ -379,14 +380,14 @@ fn errno(error: &io::Error) -> Errno {
 /// The number of entries of a store's folder that is listed as quickly as a small one on disk.
 const FEW_ENTRIES: usize = 4096;
 
-/// The size of a folder with up to some thousand entries, on most file systems.
+/// The maximum size of a small folder: a few thousand entries on most file systems.
 const SMALL_FOLDER: u64 = 64 << 10;
 
-/// The maximum number of bytes of a site unsorted listing; a longer one is made for each client.
+/// The maximum number of bytes of a shared unsorted listing; a longer one is made for each client.
 const MAX_SHARED: u64 = MEMORY / 4;
 
-/// The length of a piece of a listing that is made for one client, up to which the number of these
-/// clients bounds the memory.
+/// The length up to which a piece made for one client needs no reservation, because the number of
+/// these clients bounds the memory.
 const USUAL_PIECE: usize = 64 << 10;
 
 /// The number of pieces of a long listing, some 256 KiB, after which waiting clients are woken.

@@ -14,7 +14,7 @@ pub(crate) struct Packing {
     pub(crate) is_chunked: bool,
 }
 
-/// Takes the pieces of one listing.
+/// Compresses and frames the pieces of one listing.
 #[derive(Debug)]
 pub(super) struct Packer {
     /// Compresses the pieces, if they are compressed.
@@ -22,8 +22,8 @@ pub(super) struct Packer {
     is_chunked: bool,
 }
 
-/// A stream of gzip (RFC 1952) that ends with a whole byte after each piece. So the compressor,
-/// which takes 300 KiB, can be dropped until the next piece comes, and another one continues.
+/// A gzip stream (RFC 1952) that ends on a byte boundary after each piece. So the compressor, which
+/// takes 300 KiB, can be dropped between pieces, and a new one continues.
 #[derive(Debug)]
 struct Gzip {
     level: Compression,
@@ -34,7 +34,7 @@ struct Gzip {
 
 impl Packer {
     /// Creates a packer that compresses and frames as requested. A text that `is_short` is
-    /// compressed well, because most of it are styles and scripts; a longer one fast.
+    /// compressed well, because it is mostly styles and scripts; a longer one fast.
     pub(super) fn new(packing: Packing, is_short: bool) -> Self {
         let level = if is_short { Compression::default() } else { Compression::fast() };
         let gzip = Gzip { level, deflate: None, crc: Crc::new(), has_begun: false };
@@ -63,7 +63,7 @@ impl Packer {
         }
     }
 
-    /// Returns a piece with its framing. An empty one would be the end.
+    /// Returns a piece with its framing. An empty chunk would end the body.
     fn framed(&self, piece: Vec<u8>) -> Option<Vec<u8>> {
         match piece.is_empty() {
             true => None,
@@ -104,7 +104,7 @@ impl Gzip {
     }
 }
 
-/// The header of a stream: deflate, without a name, a time or a system.
+/// A gzip header: deflate, without a file name, a time or an operating system.
 const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
 
 /// The last block of a stream, with nothing in it (RFC 1951, section 3.2.6).
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn compressed_pieces_are_one_stream_and_never_an_end_in_the_middle() {
+    fn compressed_pieces_form_one_stream_without_an_early_end() {
         let noise: Vec<u8> =
             (0..100_000_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
         for pieces in [&[b"one".as_slice(), b"", b"two"][..], &[&noise, &noise], &[]] {

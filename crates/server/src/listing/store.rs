@@ -78,8 +78,8 @@ pub(crate) async fn respond(
     add_cache_fields(response, &status)
 }
 
-/// Returns the README of a folder, if it belongs on the page and can be had soon. Without one in
-/// the listing the store is not asked.
+/// Returns the README of a folder, if the page shows one and it arrives within [`README_TIME`]. If
+/// the listing has none, the store is not asked.
 async fn readme(
     ctx: &RequestContext<'_>,
     cache: &Cache,
@@ -111,7 +111,7 @@ async fn readme(
 
 /// Reads a short object through the cache; `None` if it is longer than a README, or not stored.
 async fn read(ctx: &RequestContext<'_>, cache: &Cache, key: &CacheKey) -> Option<Vec<u8>> {
-    // Only a part: it may be a large object by now.
+    // Only the beginning: the object may be large by now.
     let range = Some(0..Readme::MAX_LEN);
     let request = ObjectRequest { range, client: client(ctx), ..ObjectRequest::default() };
     let Lookup::Entry(entry) = cache.find(key, &request).await else { return None };
@@ -159,5 +159,5 @@ async fn look_up(ctx: &RequestContext<'_>, cache: &Cache, key: &CacheKey) -> Opt
     ctx.peer.while_connected(cache.list(key, client(ctx))).await
 }
 
-/// The longest wait of a page for the README of its folder.
+/// The maximum time that a page waits for the README of its folder.
 const README_TIME: Duration = Duration::from_secs(2);

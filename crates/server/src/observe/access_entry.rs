@@ -1,7 +1,7 @@
 //! Collects the log entry and the metrics of each exchange.
 //!
-//! A response that the kernel has taken has not yet reached the client. So its line waits until the
-//! last byte is acknowledged, for which the kernel is asked every second, or the connection ends.
+//! A response that the kernel has accepted may not have reached the client. So its line is held
+//! until the last byte is acknowledged, which is checked every second, or the connection ends.
 
 use std::ops::ControlFlow;
 use std::time::{Instant, SystemTime};
@@ -19,7 +19,7 @@ use underpass_observe::transfers::TransferFacts;
 use underpass_protocol::upload::without_tokens;
 use underpass_transport::tls;
 
-/// Creates the entry of a request, which has no address yet.
+/// Creates the entry of a request; [`finish`] adds the client's address.
 pub(crate) fn begin(ctx: &RequestContext<'_>) -> Box<AccessEntry> {
     let (Link { worker, peer }, request) = (ctx.link(), &ctx.request);
     let mut entry = worker.line_buffers.borrow_mut().spare.pop().unwrap_or_default();
@@ -41,7 +41,7 @@ pub(crate) fn begin(ctx: &RequestContext<'_>) -> Box<AccessEntry> {
     entry
 }
 
-/// Keeps text from a client without its tokens, but at most `max` bytes of it.
+/// Appends text from a client, without its tokens and cut to `max` bytes.
 fn push_text(kept: &mut Vec<u8>, value: &[u8], max: usize) {
     let value = without_tokens(value);
     kept.extend_from_slice(&value[..value.len().min(max)]);
@@ -72,7 +72,7 @@ pub(crate) fn begin_unreadable(link: Link<'_>, bytes: &[u8]) -> Box<AccessEntry>
     entry
 }
 
-/// Logs a connection of whose request only these bytes came in time. It got no response.
+/// Logs a request of which only these bytes arrived in time, and which got no response.
 pub(crate) fn timed_out(link: Link<'_>, bytes: &[u8]) {
     let Link { worker, peer } = link;
     let mut entry = begin_unreadable(link, bytes);
@@ -87,7 +87,7 @@ pub(crate) fn timed_out(link: Link<'_>, bytes: &[u8]) {
     recycle(worker, entry);
 }
 
-/// Notes how the body of a request was received.
+/// Records how the body of a request was received.
 pub(crate) fn received(worker: &Worker, entry: &mut AccessEntry, received: &ReceivedUpload) {
     entry.received = received.report.bytes();
     entry.record(&received.report);
@@ -101,7 +101,7 @@ pub(crate) fn received(worker: &Worker, entry: &mut AccessEntry, received: &Rece
     }
 }
 
-/// Notes how the response ended, of which the first `head_len` bytes were its head.
+/// Records how the response ended; its first `head_len` bytes were the head.
 pub(crate) fn finish(
     Link { worker, peer }: Link<'_>,
     mut entry: Box<AccessEntry>,
@@ -133,7 +133,7 @@ pub(crate) fn finish(
         recycle(worker, entry);
         return;
     }
-    // Only now, because writing an address takes as long as finding a hot file.
+    // Formatted as late as possible: this takes as long as finding a hot file.
     peer.write_name(&mut entry.peer);
     entry.record(&outcome.report);
     entry.usage = entry.usage + outcome.usage.as_deref().copied().unwrap_or_default();
@@ -141,7 +141,7 @@ pub(crate) fn finish(
     peer.pending.borrow_mut().push(pending);
 }
 
-/// Returns whether one more response may wait to arrive.
+/// Returns whether one more response may wait for its acknowledgement.
 pub(crate) fn has_room(Link { worker, peer }: Link<'_>) -> bool {
     let pending = peer.pending.borrow();
     let bytes = pending.iter().map(|pending| pending.entry.memory()).sum();
@@ -151,8 +151,8 @@ pub(crate) fn has_room(Link { worker, peer }: Link<'_>) -> bool {
     is_within_budget && pending.len() < MAX_PENDING && bytes < MAX_PENDING_BYTES
 }
 
-/// Writes the lines of responses that have arrived completely; at the connection's end, those of
-/// all. Returns whether the observer wants the connection to go on.
+/// Writes the lines of completely acknowledged responses or, at the connection's end, of all.
+/// Returns whether the observer wants the connection to continue.
 pub(crate) fn write_arrived(Link { worker, peer }: Link<'_>, is_over: bool) -> ControlFlow<()> {
     let failed = || {
         let failure = if peer.is_expired() { SendFailure::Stalled } else { SendFailure::Left };
@@ -190,8 +190,8 @@ pub(crate) fn write_arrived(Link { worker, peer }: Link<'_>, is_over: bool) -> C
     then
 }
 
-/// Writes the lines of responses that have arrived before the next request, if there is an observer
-/// or several responses wait: asking the kernel takes as long as reading a small file. For all
+/// Writes the lines of acknowledged responses before the next request, if there is an observer or
+/// several responses wait. Asking the kernel takes as long as reading a small file, so for all
 /// others it is asked every second.
 pub(crate) fn write_arrived_before_next(link: Link<'_>) -> ControlFlow<()> {
     let Link { worker, peer } = link;
@@ -211,7 +211,7 @@ fn write(worker: &Worker, entry: &AccessEntry) -> ControlFlow<()> {
     then
 }
 
-/// Keeps the memory of an entry for another one.
+/// Keeps the memory of an entry for reuse.
 pub(crate) fn recycle(worker: &Worker, entry: Box<AccessEntry>) {
     let spare = &mut worker.line_buffers.borrow_mut().spare;
     if spare.len() < MAX_SPARE {
@@ -252,11 +252,10 @@ pub(crate) fn transfer_facts(
     }
 }
 
-/// The maximum number of unread responses of a connection before its next request is read.
+/// The maximum number of unacknowledged responses of a connection; beyond it, no request is read.
 const MAX_PENDING: usize = 128;
 
-/// The number of responses of a busy connection for which the kernel is asked at once whether they
-/// have arrived.
+/// The number of waiting responses from which on the kernel is asked before each request.
 const MIN_ASKED: usize = 8;
 
 /// The maximum number of bytes kept for the log of these responses.
@@ -274,5 +273,5 @@ const MAX_FIELD: usize = 512;
 /// The maximum number of bytes of an unreadable request in the log.
 const MAX_LINE: usize = 512;
 
-/// The maximum number of entries kept for their memory.
+/// The maximum number of entries kept for reuse.
 const MAX_SPARE: usize = 64;

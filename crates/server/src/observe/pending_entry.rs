@@ -1,5 +1,5 @@
-//! Entries of the access log that wait: until it is known how much of the response has arrived, and
-//! until their line is written.
+//! Entries of the access log that wait for the acknowledgement of their response, and the buffers
+//! in which their lines are formatted.
 
 use underpass_observe::access_log::{AccessEntry, TimeText};
 
@@ -17,7 +17,7 @@ pub(crate) struct LineBuffers {
     pub(crate) time: TimeText,
     pub(crate) line: Vec<u8>,
     /// Entries whose memory can be used again.
-    #[allow(clippy::vec_box)] // each is handed on as it is, and is large
+    #[allow(clippy::vec_box)] // each is large and moves without a copy
     pub(crate) spare: Vec<Box<AccessEntry>>,
 }
 
