@@ -1,4 +1,4 @@
-//! Serves a folder, to be read only, until the process is ended: `serve FOLDER [ADDRESS]`.
+//! Serves a folder read-only until the process ends: `serve FOLDER [ADDRESS]`.
 //!
 //! ```sh
 //! cargo run -p underpass-server --example serve -- /srv/files 127.0.0.1:5000

@@ -1,8 +1,8 @@
 //! An HTTP file server on top of the `underpass` protocol and engine crates.
 //!
-//! The meaning of a request is decided without side effects: a request head and the attributes of a
-//! file give a plan, and no file or clock is read. A thin layer around it owns the sockets, the
-//! descriptors and the time, and sends every body through the engine.
+//! Deciding what a request means has no side effects: a request head and the attributes of a file
+//! give a plan, and no file or clock is read. A thin layer around it owns the sockets, descriptors
+//! and clocks, and sends every body through the engine.
 
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]

@@ -1,7 +1,7 @@
 //! Opens files below a folder, and nothing else.
 //!
-//! The kernel keeps the path below the folder and off symbolic links, so a name that is replaced by
-//! a link at any moment opens nothing rather than a file elsewhere.
+//! The kernel refuses paths that leave the folder or follow a symbolic link, so a name that is
+//! replaced by a link at any moment gives an error rather than a file elsewhere.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -26,8 +26,8 @@ pub fn open_member(
     path: &[u8],
     version: &Version,
 ) -> Result<OwnedFd, ArchiveError> {
-    // A pipe or a terminal may have taken its place, which must neither block nor take over the
-    // process.
+    // A pipe or a terminal may have taken its place, which must neither block the open nor become
+    // the controlling terminal.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = open_beneath(folder, path, flags).map_err(|errno| match errno {
         errno if is_gone(errno) => ArchiveError::Changed { path: path.to_vec() },
@@ -51,9 +51,9 @@ pub fn open_member(
     }
 }
 
-/// Returns whether the error means that an entry that was there before is gone. `ESTALE` does not:
-/// the kernel has asked the server of a network file system twice by then, and after a restart or
-/// with another export it can be about entries that are still there.
+/// Returns whether the error means that an entry that existed before is gone. `ESTALE` does not:
+/// the kernel has already asked a network file system twice by then, and after a restart or with
+/// another export the entry may still exist.
 pub(super) fn is_gone(errno: Errno) -> bool {
     matches!(
         errno,
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_handle_that_nfs_no_longer_knows_is_no_entry_that_is_gone() {
+    fn stale_nfs_handle_does_not_count_as_gone() {
         assert!(is_gone(Errno::NOENT));
         assert!(!is_gone(Errno::STALE));
         assert_eq!(ArchiveError::io(b"a", Errno::STALE).status(), 503);

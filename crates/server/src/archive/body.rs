@@ -1,7 +1,7 @@
 //! Turns the archive, or a range of it, into chains for the engine.
 //!
-//! An archive may have a million files, a process has some thousand descriptors. So the engine gets
-//! one short chain after the other, and files are opened when their chain is made.
+//! An archive may have a million files, while a process has some thousand descriptors. So the
+//! engine gets one short chain after another, and files are opened when their chain is made.
 
 use std::cell::Cell;
 use std::fmt;
@@ -27,7 +27,7 @@ pub struct ArchiveRange {
     folder: Arc<OwnedFd>,
     range: Range<u64>,
     checksums: Arc<Checksums>,
-    /// The store that keeps files that are not local open, so that no worker closes one.
+    /// The store that keeps remote files open, so that no worker closes one.
     remote_files: Arc<RemoteFiles>,
     /// The latest checksum, kept here because the cache of checksums may evict it.
     latest: Option<(FileVersion, u32)>,
@@ -40,7 +40,7 @@ impl ArchiveRange {
     /// The maximum number of files open at once, and so in one chain, unless fewer are set.
     pub const MAX_FILES: usize = 32;
 
-    /// Creates the body of a range; a part beyond the end of the archive is left out.
+    /// Creates the body of a range; it is clipped to the end of the archive.
     #[must_use]
     pub fn new(layout: Arc<Layout>, folder: Arc<OwnedFd>, range: Range<u64>) -> Self {
         let range = range.start..range.end.min(layout.len());
@@ -66,7 +66,7 @@ impl ArchiveRange {
         self
     }
 
-    /// Sets the store of files that are not local.
+    /// Sets the store of remote files.
     #[must_use]
     pub(crate) fn keeping(mut self, remote_files: Arc<RemoteFiles>) -> Self {
         self.remote_files = remote_files;
@@ -86,8 +86,8 @@ impl ArchiveRange {
         self.range.end.saturating_sub(self.range.start)
     }
 
-    /// Returns the next part, to be moved before the one after it is requested; `None` at the end.
-    /// It may be empty if there is something to request first.
+    /// Returns the next part, which must be sent before the one after it is requested; `None` at
+    /// the end. It may be empty if a checksum has to be requested first.
     ///
     /// Opens up to [`MAX_FILES`](Self::MAX_FILES) files, each compared with its version, and reads
     /// small ones for their checksums, so it may wait for the disk.
@@ -135,7 +135,7 @@ impl ArchiveRange {
             if !is_local {
                 self.remote_files.keep_file(expected.device(), &file);
             }
-            // It is not needed for a range that ends in the file.
+            // A range that ends in the file needs no checksum.
             let needs_checksum = is_zip && self.remaining() > 0 && look_up(&version).is_none();
             if needs_checksum && version.size <= MAX_SMALL {
                 let made = PartialSum::new(Arc::clone(&file), version).finish();
@@ -161,7 +161,7 @@ impl ArchiveRange {
         self.request.take()
     }
 
-    /// Takes a checksum that was requested.
+    /// Supplies a checksum that was requested.
     pub fn learn(&mut self, version: FileVersion, checksum: u32) {
         self.checksums.keep(&version, checksum);
         self.latest = Some((version, checksum));

@@ -34,7 +34,7 @@ pub(crate) type ChecksumResult = Result<u32, ChecksumError>;
 /// The reason why there is no checksum.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ChecksumError {
-    /// The file is not in the version any more.
+    /// The file is no longer in this version.
     Changed,
     /// The file cannot be read.
     Unreadable(io::ErrorKind),
@@ -50,7 +50,7 @@ impl ChecksumError {
     }
 }
 
-/// A file of which the first bytes are read.
+/// The CRC-32 of the first bytes of a file.
 pub(super) struct PartialSum {
     file: Arc<OwnedFd>,
     pub(super) version: FileVersion,

@@ -1,4 +1,5 @@
-//! Makes the checksums of large files on dedicated threads, a slice at a time; clients take turns.
+//! Computes the checksums of large files on dedicated threads, a slice at a time; clients take
+//! turns.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use crate::server::limits::batches::answer_all;
 use crate::server::shared::Shared;
 use underpass_protocol::request::ClientNet;
 
-/// A checksum that is being made. It is given up if nothing waits for it any more.
+/// A checksum that is being computed; it is abandoned once nothing waits for it.
 #[derive(Debug)]
 pub(crate) struct ChecksumTask {
     pub(crate) path: Vec<u8>,
@@ -19,7 +20,7 @@ pub(crate) struct ChecksumTask {
     pub(crate) made: oneshot::Receiver<ChecksumResult>,
 }
 
-/// Begins to make a checksum, or joins those that wait for it already.
+/// Begins to compute a checksum, or joins those that wait for it already.
 pub(crate) fn begin(
     shared: &Arc<Shared>,
     client: ClientNet,
@@ -29,7 +30,7 @@ pub(crate) fn begin(
     let ChecksumJobs { jobs, queue } = &shared.checksum_jobs;
     let (key, sum) = (ChecksumKey::of(&version), PartialSum::new(file, version));
     let joined = jobs.join(&key, client, sum, || {
-        // A job remembers its result before it forgets those that wait.
+        // A finished job stores its checksum before its waiters are forgotten, so it is found here.
         if let Some(checksum) = shared.checksums.get(&version) {
             return Err(Some(checksum));
         }

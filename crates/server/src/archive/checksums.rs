@@ -1,7 +1,7 @@
-//! The CRC-32 of members of zips: made once for each version of a file, and kept in memory.
+//! The CRC-32 of members of zips: computed once for each version of a file, and kept in memory.
 //!
 //! They are not stored with their files, as digests are: that would change the ctime of each file
-//! in the folder, and with it the ETag of the archive, and a download that broke off could not be
+//! in the folder, and with it the ETag of the archive, and an interrupted download could not be
 //! resumed.
 
 use std::collections::HashMap;
@@ -14,14 +14,14 @@ use underpass_protocol::archive::Fingerprint;
 
 /// The CRC-32 of files in a version.
 ///
-/// Some 900,000 of those used last are kept, at most twice as many, in 44 MiB; others are made
-/// again when they are needed.
+/// Keeps at least some 900,000 of those used last and at most twice as many, in 44 MiB; others are
+/// computed again when they are needed.
 #[derive(Default)]
 pub struct Checksums {
     kept: Mutex<RecentChecksums>,
 }
 
-/// The latest ones, and those before them, which are forgotten when the latest are too many.
+/// Two generations: once `latest` is full, it replaces `before`, which is dropped.
 #[derive(Default)]
 struct RecentChecksums {
     latest: HashMap<ChecksumKey, u32>,
@@ -79,7 +79,7 @@ impl fmt::Debug for Checksums {
     }
 }
 
-/// The maximum number of the latest ones: as many as a table of 2^20 places takes, 22 MiB.
+/// The maximum number of the latest ones: as many as a hash table of 2^20 slots holds, 22 MiB.
 const MAX_LATEST: usize = (1 << 20) / 8 * 7;
 
 #[cfg(test)]
@@ -103,7 +103,7 @@ mod tests {
         assert_eq!(checksums.get(&version(MAX_LATEST as u64 * 3 - 5)), Some(2_752_507));
         let kept = lock(&checksums.kept);
         assert!(kept.latest.len() <= MAX_LATEST && kept.before.len() <= MAX_LATEST);
-        // A table of this capacity has 2^20 places.
+        // A table of this capacity has 2^20 slots.
         assert!(kept.latest.capacity() <= MAX_LATEST);
     }
 

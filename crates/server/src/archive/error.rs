@@ -24,7 +24,7 @@ pub enum ArchiveError {
     /// The archive is no longer wanted.
     #[error("all clients of the archive have left")]
     Cancelled,
-    /// A file is no longer the one with which the archive was laid out.
+    /// A file has changed since the archive was laid out.
     #[error("{} changed while it was archived", QuotedPath(.path))]
     Changed {
         /// The file.
@@ -90,7 +90,7 @@ impl ArchiveError {
     }
 }
 
-/// Writes a path within quotes, on one line whatever it holds.
+/// Displays a path in quotes, escaped so that it stays on one line.
 struct QuotedPath<'a>(&'a [u8]);
 
 impl fmt::Display for QuotedPath<'_> {

@@ -37,7 +37,7 @@ pub(crate) struct LayoutKey {
 pub(crate) struct ChosenNames(Arc<[u8]>);
 
 impl ChosenNames {
-    /// Joins sorted names, none of which has a NUL.
+    /// Joins sorted names, none of which contains a NUL.
     pub(crate) fn of<T: Borrow<[u8]>>(names: &[T]) -> Self {
         Self(names.join(&0).into())
     }
@@ -69,7 +69,7 @@ impl LayoutKey {
     }
 }
 
-/// A layout and the folder that it is of.
+/// A layout and its folder.
 #[derive(Debug)]
 pub(crate) struct FolderLayout {
     pub(crate) layout: Arc<Layout>,
@@ -77,14 +77,14 @@ pub(crate) struct FolderLayout {
     /// Whether a transfer of it broke off: its client may have read bytes of a file that changed
     /// during the transfer.
     is_broken: AtomicBool,
-    /// The changes of the [`Layouts`].
+    /// The change counter of the [`Layouts`].
     changes: Arc<AtomicU64>,
     _held: Reservation,
 }
 
 impl FolderLayout {
-    /// Notes that a transfer of it broke off: no later request gets it, nor the result of a walk
-    /// that began before.
+    /// Records that a transfer of it broke off: no later request gets this layout, nor the result
+    /// of a walk that began before.
     pub(crate) fn break_off(&self) {
         self.is_broken.store(true, Ordering::Relaxed);
         self.changes.fetch_add(1, Ordering::Relaxed);
@@ -112,7 +112,7 @@ pub(crate) struct Layouts {
     /// The files that archives have open while they are sent.
     files: Arc<ClientBudget>,
     kept: Mutex<HashMap<LayoutKey, CachedLayout>>,
-    /// The number of times that they were forgotten, or that a transfer broke off.
+    /// Counts how often all layouts were forgotten or a transfer broke off.
     changes: Arc<AtomicU64>,
 }
 
@@ -141,9 +141,9 @@ struct CachedLayout {
 }
 
 impl Layouts {
-    /// Creates an empty store; archives may have this many members, and be sent over this many
-    /// connections. There is a descriptor for one file to every two of these, and archives may use
-    /// half of them.
+    /// Creates an empty store for archives of up to `max_members`, sent over up to
+    /// `max_connections`. There is one descriptor for a file to every two connections, and archives
+    /// may use half of them.
     pub(crate) fn new(max_members: usize, max_connections: usize) -> Self {
         let files = (max_connections as u64 / 4).max(2 * MIN_FILES);
         let share = (max_members as u64).saturating_mul(MEMBER_BYTES).max(MEMORY / 2);
@@ -160,11 +160,11 @@ impl Layouts {
 
     /// Returns the archive of a folder, if it was laid out recently. A file that was changed since
     /// then aborts the transfer, so a response cannot mix two versions. Where a walk is cheap, only
-    /// ranges get an earlier layout: they are of the version that their client has.
-    ///
+    /// then aborts the transfer, so a response cannot mix two versions. If a walk is cheap, only
+    /// ranges get an earlier layout, since they continue the version that their client has.
     /// A range may continue a response that broke off, whose client may have read bytes of a file
-    /// that was changed while they were on their way. So the tag that the range has is made anew if
-    /// a transfer of the layout broke off, or is still under way.
+    /// that changed during the transfer. So a range causes a new walk, which computes the ETag
+    /// again, if a transfer of the layout broke off or is still under way.
     pub(crate) fn get(&self, key: &LayoutKey, usage: LayoutUse) -> Option<Arc<FolderLayout>> {
         let kept = lock(&self.kept);
         let lifetime = |kept: &CachedLayout| {
@@ -173,7 +173,7 @@ impl Layouts {
         let kept = kept.get(key).filter(|kept| kept.made.elapsed() < lifetime(kept))?;
         let kept = Some(kept).filter(|kept| kept.changes == self.changes())?;
         let fresh = kept.fresh.as_ref().filter(|fresh| !fresh.is_broken())?;
-        // The first is the one that is kept.
+        // The cache itself holds one reference.
         let is_sent = Arc::strong_count(fresh) > 1;
         (usage == LayoutUse::Whole || !is_sent).then(|| Arc::clone(fresh))
     }
@@ -186,8 +186,8 @@ impl Layouts {
         files.resize(wanted).then_some(files)
     }
 
-    /// Forgets all of them after a change whose request is answered now, so that archives requested
-    /// after the answer have the change.
+    /// Forgets all layouts before the response to a change is sent, so that archives requested
+    /// after it include the change.
     pub(crate) fn forget_all(&self) {
         let mut kept = lock(&self.kept);
         self.changes.fetch_add(1, Ordering::Relaxed);
@@ -221,7 +221,7 @@ impl Layouts {
     }
 
     /// Keeps a layout, or returns the one with the same contents that is being sent. `changes` was
-    /// their number before the folder was walked, at `began`: if there were more since, later
+    /// the change counter before the folder was walked, at `began`: if it has grown since, later
     /// requests need another walk.
     pub(crate) fn keep(
         &self,
@@ -239,7 +239,7 @@ impl Layouts {
         let used = Arc::downgrade(&laid_out);
         let (made, cost) = (Instant::now(), began.elapsed());
         let fresh = (self.changes() == changes).then(|| Arc::clone(&laid_out));
-        // Each has a descriptor.
+        // Each layout holds a descriptor.
         kept.retain(|_, kept| kept.fresh.is_some() || kept.used.strong_count() > 0);
         if kept.values().filter(|kept| kept.fresh.is_some()).count() >= MAX_FRESH {
             let fresh = kept.values_mut().filter(|kept| kept.fresh.is_some());
@@ -269,14 +269,14 @@ const MEMORY: u64 = 512 << 20;
 /// The bytes of a member with a name of 255 bytes and a short link, or with an ordinary name twice.
 const MEMBER_BYTES: u64 = 320;
 
-/// The least number of files that an archive has open at once: one that is sent, and one that the
+/// The minimum number of files that an archive may have open: one that is sent, and one that the
 /// client still has to read.
 const MIN_FILES: u64 = 2;
 
 /// The maximum number of files that an archive has open at once.
 const MAX_FILES: u64 = 128;
 
-/// One more archive may have this fraction of the files that are left open: an eighth.
+/// Another archive may have open one eighth of the files that are left.
 const DIVISOR: u64 = 8;
 
 #[cfg(test)]

@@ -10,7 +10,7 @@
 //!
 //! [`walk()`] reads the attributes into a [`Layout`], which does no I/O and knows each byte's
 //! place; [`ArchiveRange`] turns a range of it into chains for the engine and opens the files as it
-//! gets to them.
+//! reaches them.
 
 mod beneath;
 mod body;

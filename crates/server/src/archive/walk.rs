@@ -109,7 +109,7 @@ pub fn walk(folder: impl AsFd, options: &WalkOptions<'_>) -> Result<Layout, Arch
     };
     walk.begin()?;
     while walk.step()? {}
-    // Of a folder that was removed, an empty rest would look like all of it.
+    // If the folder was removed during the walk, the layout may lack entries.
     check_exists(walk.folder).map_err(|error| ArchiveError::io(b"", error))?;
     Ok(walk.builder.finish())
 }
@@ -160,7 +160,7 @@ impl ArchiveWalk<'_> {
                 Some(name) => self.add_folder(&folder, name, parent)?,
                 None => self.add_entry(&folder, &name, parent)?,
             }
-            // The folder stays current unless the step went down into another one.
+            // The folder stays current unless the step descended into another one.
             self.current.get_or_insert(folder);
         }
         Ok(true)
@@ -175,7 +175,7 @@ impl ArchiveWalk<'_> {
         self.some_unless_missing(b"", open_beneath(self.folder, path, FOLDER))
     }
 
-    /// Adds a folder, and goes down into it.
+    /// Adds a folder, and descends into it.
     fn add_folder(
         &mut self,
         parent: &OwnedFd,
@@ -215,7 +215,7 @@ impl ArchiveWalk<'_> {
                     self.push(parent, name, MemberType::Symlink(target.to_bytes()), &stat)?;
                 }
             }
-            // It is a pipe, socket or device; or a folder that was none when its name was read.
+            // A pipe, socket or device; or an entry that became a folder after its name was read.
             _ => {}
         }
         Ok(())
@@ -280,7 +280,7 @@ impl ArchiveWalk<'_> {
         let mut names = FolderNames::default();
         let mut entries = RawDir::new(folder, buffer.spare_capacity_mut());
         while let Some(entry) = entries.next() {
-            // The folder was removed while it is open: nothing is in it.
+            // The folder was removed while it was open, so it is empty.
             let Some(entry) = self.some_unless_missing(b"", entry)? else { break };
             let name = entry.file_name().to_bytes();
             let is_hidden = name.starts_with(b".") && !self.options.shows_hidden;
@@ -343,7 +343,7 @@ impl ArchiveWalk<'_> {
     }
 }
 
-/// Returns the error of readlink(2), which is `EINVAL` if the link was replaced by something else.
+/// Returns `ENOENT` for `EINVAL` of readlink(2): the link was replaced by something else.
 fn missing_if_no_link(errno: Errno) -> Errno {
     if errno == Errno::INVAL { Errno::NOENT } else { errno }
 }
