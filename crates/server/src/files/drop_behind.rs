@@ -2,7 +2,7 @@
 //!
 //! A large file that one client reads once would push frequently read files out of the page cache.
 //! Dropping pages that others use is worse: so only those parts are dropped that were not cached
-//! when this transfer began, and only once the client has them.
+//! when this transfer began, and only once the client has received them.
 
 use std::collections::VecDeque;
 use std::num::NonZero;
@@ -28,7 +28,7 @@ struct Run {
 }
 
 impl DropBehind {
-    /// Creates a state in which all pages of these parts will be given back.
+    /// Creates a state that will give back all pages of these parts.
     pub(crate) fn new(missing: Vec<MissingRange>) -> Self {
         let runs = missing.into_iter();
         Self(runs.map(|MissingRange { span, begin, .. }| Run { span, begin, done: 0 }).collect())
@@ -47,12 +47,12 @@ impl DropBehind {
             if ready < run.done + AT_ONCE && !is_whole {
                 return;
             }
-            // The kernel keeps pages in pieces of some MiB, and does not drop one that reaches
-            // beyond the end of a range: so each call overlaps the range before it.
+            // The kernel keeps pages in folios of up to some MiB, and does not drop one that
+            // reaches beyond the end of a range: so each call overlaps the range before it.
             let from = run.done.saturating_sub(OVERLAP);
             let (file, offset) = (Arc::clone(&run.span.file), run.span.offset + from);
             run.done = ready;
-            // The result is not awaited. Pages that other processes use stay, as they should.
+            // The result is not awaited. Pages that other processes use remain, as they should.
             drop(spawn_blocking(move || {
                 fadvise(file, offset, NonZero::new(ready - from), Advice::DontNeed)
             }));
@@ -64,8 +64,8 @@ impl DropBehind {
     }
 }
 
-/// The number of bytes given back by one call, as long as more are to come.
+/// The minimum number of bytes that one call gives back, except at the end of a run.
 const AT_ONCE: u64 = 16 << 20;
 
-/// Twice the size of the largest piece of the page cache.
+/// Twice the size of the largest folio of the page cache.
 const OVERLAP: u64 = 4 << 20;

@@ -43,7 +43,7 @@ pub(crate) fn respond_at_once(
         && response.rendered.is_none()
         && response.custom.is_none()
     {
-        // Only one thread has this file.
+        // Only this thread uses the file, so nothing else sets it.
         let _ = served.fields.set(response.fields.as_slice().into());
     }
     if is_checked_later(&response, &served) || served.is_current_locally() {
@@ -53,7 +53,7 @@ pub(crate) fn respond_at_once(
     None
 }
 
-/// Answers with a file in its present version.
+/// Answers with the current version of a file.
 pub(crate) async fn respond(
     ctx: &RequestContext<'_>,
     target: &Target<'_>,
@@ -79,18 +79,18 @@ pub(crate) async fn respond(
             Err(errno) => return ctx.refused(errno),
         };
     }
-    // It changes faster than it can be checked.
+    // The file changes faster than it can be checked.
     ctx.busy(503, "the file is being written to; try again soon")
 }
 
-/// Returns whether the response is the unmodified file, with the fields that all such requests get.
+/// Returns whether the response is the unmodified file, with the same fields for all such requests.
 fn is_usual(ctx: &RequestContext<'_>, served: &ServedFile) -> bool {
     let is_whole = ctx.request.is_unconditional_get() && served.len() > 0;
     let is_plain = served.packed.is_empty() && !ctx.site().root.is_file();
     is_whole && is_plain && !ctx.explains
 }
 
-/// Answers a usual request with the fields of an earlier response for the same version.
+/// Answers a usual request with the fields of an earlier response with the same version.
 fn again(ctx: &RequestContext<'_>, served: &ServedFile, fields: &Arc<[u8]>) -> Response {
     let len = served.len();
     let content = PlannedBody::Whole;
@@ -122,13 +122,13 @@ fn file_body(
     body
 }
 
-/// Returns whether the version of the file is compared before any byte of the response is sent.
+/// Returns whether sending compares the version of the file before it sends any byte.
 fn is_checked_later(response: &Response, served: &ServedFile) -> bool {
     let is_guarded = matches!(&response.body, Body::File(body) if body.is_guarded);
     is_guarded && served.packed.is_empty()
 }
 
-/// The plan for a version of a file, or for the compressed form of it that the client prefers.
+/// The plan for a version of a file, or for the compressed form that the client prefers.
 struct FilePlan<'s> {
     chosen: &'s ServedFile,
     path: &'s [u8],
@@ -146,7 +146,7 @@ impl<'s> FilePlan<'s> {
     ) -> Self {
         let is_packed = !served.packed.is_empty();
         let real = served.reached.as_deref().unwrap_or(path);
-        // Who may write to a neighbour need not be allowed to write to the file.
+        // A client that may write to a neighbour need not be allowed to write to the file.
         let is_alike = |coding: Coding| {
             let packed = [real, coding.extension().as_bytes()].concat();
             ctx.settings().access.treats_alike(real, &packed)
@@ -167,7 +167,7 @@ impl<'s> FilePlan<'s> {
         let media_type = media_type.unwrap_or(&chosen.media_type);
         let is_download = target.query.has("download");
         let name = path.rsplit(|byte| *byte == b'/').next();
-        // The address of a single served file does not have its name.
+        // The URL of a single served file does not contain its name.
         let is_renamed = target.path.is_empty() && ctx.site().root.is_file();
         let facts = Representation {
             len: chosen.len(),
@@ -190,7 +190,7 @@ impl<'s> FilePlan<'s> {
         let (status, len) = (plan.status, plan.body_len);
         let settings = ctx.settings();
         let is_copied = is_copied(ctx.peer, ctx.shared().settings.policy, len, &plan.body);
-        // The engine copies small parts, too.
+        // The engine also copies small parts.
         let has_small_parts =
             matches!(plan.body, PlannedBody::Multipart(_)) && len <= SMALL_TRANSFER as u64;
         let is_single = ctx.site().root.is_file();
@@ -213,7 +213,7 @@ impl<'s> FilePlan<'s> {
     }
 }
 
-/// Adds the fields that the operator set for the file at this path.
+/// Adds the fields that the operator has set for the file at this path.
 fn add_path_fields(ctx: &RequestContext<'_>, response: &mut Response, path: &[u8]) {
     if matches!(response.status, 200 | 206 | 304) {
         let common = &ctx.site().custom_fields;
@@ -268,7 +268,7 @@ pub(crate) async fn respond_unsized(
     }
 }
 
-/// Reads a file whose size is not known.
+/// Reads a file of unknown size.
 fn read(file: OwnedFd) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     File::from(file).take(MAX_TEXT_BYTES + 1).read_to_end(&mut text)?;
@@ -281,5 +281,5 @@ fn read(file: OwnedFd) -> io::Result<Vec<u8>> {
 /// The maximum number of attempts to open a file that keeps being replaced.
 const MAX_ATTEMPTS: u32 = 4;
 
-/// The maximum number of bytes of a file of procfs; endless ones are cut here, too.
+/// The maximum number of bytes of a procfs file; a longer, or endless, one is an error.
 const MAX_TEXT_BYTES: u64 = 4 << 20;

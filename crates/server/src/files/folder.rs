@@ -46,8 +46,8 @@ pub(crate) async fn respond(
     }
 }
 
-/// Answers with the archive of those entries that the body of a request names, one in each field or
-/// line `entry=`, because the length of a target is limited.
+/// Answers with the archive of the entries that the request body names, each in a field or line
+/// `entry=`: the length of a target is limited.
 pub(crate) async fn respond_to_names(
     ctx: &RequestContext<'_>,
     target: &Target<'_>,
@@ -61,7 +61,7 @@ pub(crate) async fn respond_to_names(
         // The client may have left.
         let _ = done.send(selection(names));
     };
-    // Hundreds of thousands of names take a tenth of a second, for which no worker can be spared.
+    // Sorting hundreds of thousands of names takes a tenth of a second, too long for a worker.
     let client = ctx.peer.client_net();
     let is_queued = ctx.shared().layouts.queue.submit(client, sort).is_ok();
     match sorted.await {
@@ -73,7 +73,7 @@ pub(crate) async fn respond_to_names(
     }
 }
 
-/// Returns the listing that the target asks for.
+/// Returns the listing that the target requests.
 ///
 /// # Errors
 ///
@@ -83,7 +83,7 @@ pub(crate) fn requested(
     target: &Target<'_>,
 ) -> Result<ListingRequest, BadQuery> {
     let is = |name, value: &[u8]| ctx.request.field(name) == Some(value);
-    // Browsers send Sec-Fetch-* only over HTTPS and to localhost, the third field for every page.
+    // Browsers send Sec-Fetch-* only over HTTPS or to localhost, the third field for every page.
     let is_browser = is("sec-fetch-dest", b"document")
         || is("sec-fetch-mode", b"navigate")
         || is("upgrade-insecure-requests", b"1");
@@ -111,7 +111,7 @@ pub(crate) async fn listing(ctx: &RequestContext<'_>, task: ListTask) -> Respons
     response
 }
 
-/// Returns whether a folder may be listed. Where one has a page of its own, that is shown.
+/// Returns whether a folder may be listed. One that is answered with its own page may not.
 pub(crate) fn is_listed(settings: &SiteSettings, path: &[u8]) -> bool {
     settings.listing && !is_page(settings, path)
 }
@@ -179,8 +179,8 @@ pub(crate) fn text(head: ListingHead, pieces: Option<ListingPieces>, packing: Pa
     response
 }
 
-/// Returns the format that a client gets if its query requests none: browsers, and clients that
-/// name HTML as browsers do, get the page for people.
+/// Returns the format for a client whose query requests none: browsers, and clients that accept
+/// HTML as browsers do, get the page.
 fn requested_format(request: &Request, is_browser: bool) -> Format {
     if wants_json(request) {
         Format::Json
@@ -199,7 +199,7 @@ fn may(ctx: &RequestContext<'_>, path: &[u8]) -> ChangeRights {
     if ctx.can(path, Right::Write) {
         return ChangeRights { upload, delete, log_in: false, log_out };
     }
-    // A browser sends credentials only if asked to, which does not happen where reading is open to
+    // A browser sends credentials only after a challenge, and gets none where reading is open to
     // all.
     let log_in =
         (upload || delete || ctx.is_partial) && ctx.user.is_none() && settings.access.has_users();
@@ -209,7 +209,7 @@ fn may(ctx: &RequestContext<'_>, path: &[u8]) -> ChangeRights {
 /// A value of `entry` that no name in a folder can have.
 struct BadEntry;
 
-/// Sorts the names in the folder that a request asks for; `None` for the whole folder.
+/// Sorts the names in the folder that a request selects; `None` for the whole folder.
 fn selection<'q>(
     names: impl Iterator<Item = Cow<'q, [u8]>>,
 ) -> Result<Option<ChosenNames>, BadEntry> {
@@ -225,8 +225,8 @@ fn selection<'q>(
     Ok((!names.is_empty()).then(|| ChosenNames::of(&names)))
 }
 
-/// Refuses an archive where folders have none, or are not listed: it has all the names that a
-/// listing has.
+/// Refuses an archive of a folder that may not be archived or listed: an archive has all the names
+/// that a listing has.
 pub(crate) fn refuse_archive(ctx: &RequestContext<'_>, target: &Target<'_>) -> Option<Response> {
     let settings = ctx.settings();
     let has_archive = settings.archive && is_listed(settings, &target.path);
@@ -285,13 +285,13 @@ fn send_archive(
     let layout = &laid_out.layout;
     let name = path.rsplit(|byte| *byte == b'/').next().filter(|name| !name.is_empty());
     let file_name = [name.unwrap_or(b"files"), b".", format.name().as_bytes()].concat();
-    // An archive requested by a body is not the one that a GET of the same target would continue.
+    // An archive requested by a body is not the one that GET of the same target would continue.
     let is_named = matches!(ctx.request.method, Method::Get | Method::Head);
     let etag = if is_named { layout.etag() } else { String::new() };
     let facts = Representation {
         len: layout.len(),
         etag: &etag,
-        // No date tells that an entry is gone, or was replaced by an older one.
+        // No date shows that an entry is gone, or was replaced by an older one.
         modified: None,
         changed: None,
         media_type: format.media_type(),
@@ -314,10 +314,10 @@ fn send_archive(
     let mut response = Response::new(plan.status, plan.fields, body, Some(plan.body_len));
     response.download = download;
     response.part = sent.filter(|_| is_everything);
-    // Clients that unpack it then need not guess whether its one folder is this one.
+    // Clients that unpack it need not guess whether its only folder is this one.
     response.add_field("Underpass-Top", &encode_segment(name.unwrap_or_default()));
     if ctx.settings().cache_control.is_none() {
-        // By its time alone, caches would take an archive for fresh although the folder has changed.
+        // With a date alone, caches would treat an archive as fresh after the folder has changed.
         response.add_field("Cache-Control", "no-cache");
     }
     response.add_common(ctx.peer, ctx.settings(), ctx.explains, || expected_mechanism(ctx, false));
@@ -331,7 +331,7 @@ fn archive_body(
     planned: PlannedBody,
 ) -> Option<ArchiveBody> {
     let files = ctx.shared().layouts.reserve_files(ctx.peer.client_net())?;
-    // One of four is sent, the others wait until the client has read them.
+    // A quarter are sent at once, the others are kept until the client has read them.
     let max_files = usize::try_from(files.len()).unwrap_or(usize::MAX);
     let max_sent = (max_files / 4).max(1);
     let part = |range| {

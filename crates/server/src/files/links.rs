@@ -1,4 +1,4 @@
-//! Follows links below the root for changes: rules and patterns hold for the target path as well.
+//! Follows links below the root for changes: rules and patterns also apply to the target.
 
 use std::sync::Arc;
 
@@ -14,9 +14,9 @@ use underpass_protocol::request::Method;
 /// The path of a change with its links followed.
 #[derive(Debug)]
 pub(crate) struct ResolvedPath {
-    /// The path, or the one to which links on the way lead.
+    /// The requested path, or the one to which links on its way lead.
     pub(crate) path: Vec<u8>,
-    /// The path that is reached, if the name is that of a link.
+    /// The path that the link leads to, if the name is that of a link.
     pub(crate) target: Option<Vec<u8>>,
 }
 
@@ -24,7 +24,7 @@ pub(crate) struct ResolvedPath {
 pub(crate) enum LinkRefusal {
     /// A rule forbids it: the status and the reason.
     Refused(u16, &'static str),
-    /// The system cannot follow the links now.
+    /// The links cannot be followed now.
     Unknown(Errno),
 }
 
@@ -77,7 +77,7 @@ pub(crate) fn follow(
     match real {
         Ok(Some(real)) if !may(&real, Right::Write) => Err(forbidden),
         Ok(Some(path)) => Ok(ResolvedPath { path, target }),
-        // Whatever the settings allow for reading, nothing is changed outside the root.
+        // Whatever the settings allow for reading, no change is made outside the root.
         Err(Errno::XDEV) if matches!(method, Method::Put | Method::Patch) => {
             Err(LinkRefusal::Refused(409, "a link leads out of the served folder"))
         }

@@ -65,8 +65,8 @@ pub(crate) async fn find(ctx: &RequestContext<'_>, path: &[u8]) -> Result<Served
         FoundEntry::Unsized(file, _) => ServedEntry::Unsized(file),
         FoundEntry::File(served) => {
             let served: Rc<ServedFile> = Rc::from(served);
-            // The version of a file shows neither that a link leads elsewhere now, nor that another
-            // file has the name that this one has lost.
+            // The version does not show that a link leads elsewhere now, nor that another file has
+            // taken the name of an unlinked one.
             let shows_changes = served.reached.is_none() && served.has_name();
             if shows_changes && ctx.shared().changes() == changes {
                 ctx.selection.site.files.borrow_mut().put(path, &served, ctx.started);
@@ -76,8 +76,8 @@ pub(crate) async fn find(ctx: &RequestContext<'_>, path: &[u8]) -> Result<Served
     })
 }
 
-/// Returns the error for a path at which nothing is: `EACCES` if links on the way lead to a folder
-/// that the client may not read, whose names it would learn otherwise.
+/// Returns the error for a path that does not exist: `EACCES` if links on the way lead to a folder
+/// that the client may not read, whose names it could learn otherwise.
 async fn refused_or_missing(ctx: &RequestContext<'_>, path: &[u8], errno: Errno) -> Errno {
     if ctx.settings().access.can_all(ctx.user.as_deref(), b"", Right::Read) {
         return errno;
@@ -91,7 +91,7 @@ async fn refused_or_missing(ctx: &RequestContext<'_>, path: &[u8], errno: Errno)
     }
 }
 
-/// Opens a path, or returns a recently opened file that has not changed since.
+/// Opens a path, or returns a recently opened file if it has not changed since.
 ///
 /// # Errors
 ///
@@ -114,12 +114,12 @@ pub(crate) async fn find_current(
     found
 }
 
-/// Returns whether a file is in its version, as [`ServedFile::is_current`] does for this client.
+/// Returns whether a file is still in its version; helpers work for this client.
 pub(crate) async fn is_current(ctx: &RequestContext<'_>, served: &ServedFile) -> bool {
     served.is_current(&ctx.worker.helpers, ctx.peer.client_net()).await
 }
 
-/// Closes a file that was found to have changed.
+/// Closes a file that turned out to have changed.
 pub(crate) fn forget(ctx: &RequestContext<'_>, path: &[u8]) {
     ctx.selection.site.files.borrow_mut().forget(path);
 }
@@ -130,7 +130,7 @@ fn open_at_once(site: &Site, path: &[u8]) -> Result<FoundEntry, Errno> {
     open_files::open_at_once(&site.root, &site.shared.stable_versions, integrity, path)
 }
 
-/// Has a helper open the entry at a path, as soon as no program is writing to it.
+/// Opens the entry at a path on a helper thread once no program is writing to it.
 async fn open_when_stable(ctx: &RequestContext<'_>, path: &[u8]) -> Result<FoundEntry, Errno> {
     let (site, client) = (ctx.site(), ctx.peer.client_net());
     let mut checks = WriterChecks::new(site.settings.integrity);

@@ -1,4 +1,4 @@
-//! The served files: looked up below the root, kept open for a moment, and checked for writers
+//! The served files: looked up below the root, kept open for a second, and checked for writers
 //! before they are sent.
 
 pub(crate) mod drop_behind;

@@ -1,7 +1,7 @@
 //! Brings pages in from a disk on helper threads while the worker goes on.
 //!
-//! Linux has no asynchronous sendfile: a step into a part that is not in the page cache waits for
-//! the disk, and with it every connection of the worker. So the part is checked beforehand, and if
+//! Linux has no asynchronous sendfile: if a part is not in the page cache, sending it waits for the
+//! disk, and every connection of the worker waits too. So the part is checked beforehand, and if
 //! pages are missing a helper waits for them instead.
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -21,7 +21,7 @@ pub(crate) struct Span {
     /// The offset in the file.
     pub(crate) offset: u64,
     pub(crate) len: u64,
-    /// Whether a server or another program provides the file: only helpers may wait for it.
+    /// Whether a file server or another program provides the file: only helpers may wait for it.
     pub(crate) is_remote: bool,
 }
 
@@ -32,12 +32,12 @@ pub(crate) struct Residency {
     spans: Vec<(u64, Span)>,
     /// The position up to which no step has to wait for a disk.
     until: u64,
-    /// The time at which `until` was found.
+    /// The time at which `until` was determined.
     looked: Option<Instant>,
     /// The number of bytes to check next.
     window: u64,
     /// The number of further parts that are fetched without a check: the kernel counts pages as
-    /// cached as soon as it has begun to read them.
+    /// cached as soon as their read has begun.
     distrust: u8,
 }
 
@@ -71,7 +71,7 @@ impl Residency {
         Self { spans, ..Self::default() }
     }
 
-    /// Creates a state in which everything was found cached a moment ago.
+    /// Creates a state in which everything has just been found cached.
     pub(crate) fn known(chain: &Chain<Arc<OwnedFd>>) -> Self {
         let until = chain.len().unwrap_or(0);
         Self { until, looked: Some(Instant::now()), ..Self::new(chain) }
@@ -96,7 +96,7 @@ impl Residency {
                 break;
             };
             let Span { file, offset, len, is_remote } = &part.span;
-            // The server is asked first even if the pages are in memory.
+            // A file server is asked first even if the pages are in memory.
             if self.distrust > 0 || *is_remote || !is_resident(file, *offset, *len) {
                 return self.part(part.begin, WINDOW);
             }
@@ -107,7 +107,7 @@ impl Residency {
         None
     }
 
-    /// Notes that a part was fetched, and whether the disk had to be waited for.
+    /// Records that a part was fetched, and whether that waited for the disk.
     pub(crate) fn fetched(&mut self, part: &MissingRange, waited: bool) {
         self.until = self.until.max(part.end);
         self.looked = Some(Instant::now());
@@ -115,8 +115,8 @@ impl Residency {
         self.distrust = if waited { DISTRUSTED_PARTS } else { self.distrust.saturating_sub(1) };
     }
 
-    /// Returns the parts without a single cached page, in order, as long as they are wanted. Parts
-    /// of one file without a gap are one.
+    /// Returns the parts without a single cached page, in order, for as long as `is_wanted`.
+    /// Adjacent parts of one file are merged.
     pub(crate) fn absent(&self, is_wanted: impl Fn() -> bool) -> Vec<MissingRange> {
         let mut absent: Vec<MissingRange> = Vec::new();
         let (mut place, mut window) = (0, WINDOW);
@@ -131,7 +131,7 @@ impl Residency {
             if !is_absent {
                 continue;
             }
-            // Pages that are not there cost no time.
+            // Checking pages that are not cached takes no time.
             window = (window * 2).min(MAX_ABSENT);
             match absent.last_mut() {
                 Some(last) if last.is_followed_by(&part) => {
@@ -144,7 +144,7 @@ impl Residency {
         absent
     }
 
-    /// Returns the part after the cached ones, if it should be fetched before it is needed.
+    /// Returns the part after the cached ones, if it should be fetched ahead.
     pub(crate) fn next(&self) -> Option<MissingRange> {
         if self.distrust > 0 { self.part(self.until, WINDOW) } else { None }
     }
@@ -153,14 +153,14 @@ impl Residency {
     pub(crate) fn remote(&self) -> Vec<Arc<OwnedFd>> {
         let remote = self.spans.iter().filter(|(_, span)| span.is_remote);
         let mut files: Vec<_> = remote.map(|(_, span)| Arc::clone(&span.file)).collect();
-        // The ranges of one file are neighbours: a response has ranges of one file, or several files
-        // with one range each.
+        // Ranges of one file are adjacent: a response has ranges of one file, or several files with
+        // one range each.
         files.dedup_by(|one, other| Arc::ptr_eq(one, other));
         files
     }
 
-    /// Returns the part of at most `len` bytes that begins at a position, or after it if that is
-    /// memory.
+    /// Returns the part of at most `len` bytes that begins at a position or, if that is not in a
+    /// file, at the next one that is.
     fn part(&self, place: u64, len: u64) -> Option<MissingRange> {
         let (begin, span) = self.span_at(place)?;
         let skip = place.saturating_sub(*begin);
@@ -188,8 +188,8 @@ impl MissingRange {
         (self.begin, self.end) == (other.begin, other.end)
     }
 
-    /// Waits for the pages, on a helper thread, as long as they are wanted; returns whether it had to
-    /// wait.
+    /// Waits for the pages, on a helper thread, for as long as `is_wanted`; returns whether it had
+    /// to wait.
     ///
     /// sendfile(2) into /dev/null reads the pages and copies nothing. Errors are ignored here,
     /// because the transfer meets them too and handles them.
@@ -198,11 +198,11 @@ impl MissingRange {
         let Span { file, offset, len, .. } = &self.span;
         let (mut at, end) = (*offset, offset + len);
         while at < end && is_wanted() {
-            // The calls are short: many kernels are not preempted inside of one, so that a long one
-            // would keep the worker from its processor.
+            // The calls are short: many kernels do not preempt a system call, so a long one would
+            // keep the worker off its processor.
             let rest = usize::try_from(end - at).unwrap_or(usize::MAX).min(READ_SIZE);
             match sendfile(null, file.as_fd(), Some(&mut at), rest) {
-                // The file is shorter than it was.
+                // The file was truncated.
                 Ok(0) => break,
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(_) => break,
@@ -213,19 +213,19 @@ impl MissingRange {
     }
 }
 
-/// The number of bytes checked at once at first, and brought in if needed.
+/// The number of bytes checked at once at first, and fetched if needed.
 const WINDOW: u64 = 1 << 20;
 
-/// The maximum number of bytes checked at once after many were found: some 0.1 ms.
+/// The maximum number of bytes checked at once after many were cached: some 0.1 ms.
 const MAX_WINDOW: u64 = 32 << 20;
 
-/// The maximum number of bytes checked at once for pages that are not there.
+/// The maximum number of bytes checked at once for absent pages.
 const MAX_ABSENT: u64 = 1 << 30;
 
 /// The number of parts after a missing one that must be cached before checks are trusted again.
 const DISTRUSTED_PARTS: u8 = 8;
 
-/// The number of bytes brought in by one call: some 0.2 ms of the processor.
+/// The number of bytes fetched by one call: some 0.2 ms of processor time.
 const READ_SIZE: usize = 64 << 10;
 
 #[cfg(test)]
@@ -239,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cold_part_is_found_fetched_and_found_no_more() {
+    fn a_missing_part_is_found_and_after_a_fetch_no_longer() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(&vec![1; 3 << 20]).unwrap();
         file.as_file().sync_all().unwrap();
@@ -255,7 +255,7 @@ mod tests {
         };
         assert_eq!(missing.end, 100 + (1 << 20));
         let null = File::options().write(true).open("/dev/null").unwrap().into();
-        // A disk may be too fast for any wait; then nothing is fetched ahead.
+        // A disk may be too fast for any wait; then nothing is prefetched.
         let waited = missing.fetch(&null, || true);
         residency.fetched(&missing, waited);
         assert!(residency.next_missing(0, 1000).is_none());

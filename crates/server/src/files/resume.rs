@@ -47,8 +47,8 @@ fn client(ctx: &RequestContext<'_>) -> Option<IpAddr> {
     ctx.peer.address().map(|address| address.ip())
 }
 
-/// Notes that the next response begins, with a head of this length: the client that requested it
-/// has received the one before.
+/// Records that the next response begins, with a head of this length: the client that requested it
+/// has received the previous one.
 pub(crate) fn begin(
     Link { worker, peer }: Link<'_>,
     download: Option<ResumableDownload>,
@@ -60,7 +60,7 @@ pub(crate) fn begin(
     }
 }
 
-/// Notes that the connection has ended, or that its response was interrupted.
+/// Records that the connection has ended, or that its response was interrupted.
 pub(crate) fn end(Link { worker, peer }: Link<'_>, is_whole: bool) {
     let resumptions = &worker.shared.resumptions;
     match peer.download.take() {

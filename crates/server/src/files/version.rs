@@ -1,12 +1,12 @@
-//! The two forms of a file's version: the engine's, which it compares, and the protocol's, from
-//! which validators and archives are made.
+//! The two forms of a file's version: the engine's, which is compared, and the protocol's, which
+//! validators and archives are derived from.
 
 use rustix::fs::Timespec;
 use underpass_engine::Version;
 use underpass_protocol::response::validator::etag;
 use underpass_protocol::{FileTime, FileVersion};
 
-/// Returns a version of the engine as one of the protocol.
+/// Returns a version of the engine in the protocol's form.
 pub(crate) fn facts(version: &Version) -> FileVersion {
     FileVersion {
         device: version.device(),
@@ -18,8 +18,8 @@ pub(crate) fn facts(version: &Version) -> FileVersion {
     }
 }
 
-/// Returns the entity tag of a file that counts as changed last at this time, whatever its version
-/// says: a digest that was kept with the file does not change its tag.
+/// Returns the entity tag of a file with this time of the last change in place of the version's:
+/// storing a digest with the file does not change its tag.
 pub(crate) fn etag_since(version: &Version, changed: Timespec) -> String {
     etag(&FileVersion { changed: file_time(changed), ..facts(version) })
 }
@@ -28,7 +28,7 @@ fn file_time(Timespec { tv_sec, tv_nsec }: Timespec) -> FileTime {
     FileTime { seconds: tv_sec, nanoseconds: tv_nsec as u32 }
 }
 
-/// Returns a version of the protocol as one of the engine.
+/// Returns a version of the protocol in the engine's form.
 #[must_use]
 pub fn engine_version(facts: &FileVersion) -> Version {
     let FileVersion { device, inode, size, modified, changed, links } = *facts;

@@ -1,4 +1,4 @@
-//! Checks files that a program may be writing to: they are sent only once they are at rest.
+//! Checks files that a program may be writing to: a file is sent only once it is at rest.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -18,7 +18,7 @@ pub(crate) struct CheckedVersion {
     pub(crate) version: Version,
     /// Whether a program has the file open for writing.
     pub(crate) has_writer: bool,
-    /// Whether each change from now on changes its times.
+    /// Whether every later change will change the version.
     pub(crate) is_stable: bool,
 }
 
@@ -28,19 +28,19 @@ pub(crate) struct WriterChecks {
     level: Integrity,
     /// The checks begun on files that a program may be writing to, by their paths.
     unfinished: Vec<(Box<[u8]>, FileId, WriterCheck)>,
-    /// The number of checks begun anew because another file took the path.
+    /// The number of checks restarted because another file took the path.
     replaced: u8,
     /// The time after which to open the path again, after [`AGAIN_LATER`].
     pub(crate) pause: Duration,
 }
 
 impl WriterChecks {
-    /// Creates a state in which nothing is known yet.
+    /// Creates a state without any checks begun.
     pub(crate) fn new(level: Integrity) -> Self {
         Self { level, unfinished: Vec::new(), replaced: 0, pause: Duration::ZERO }
     }
 
-    /// Returns the version of a file from which each change can be detected.
+    /// Returns the version of a file from which on each change can be detected.
     pub(crate) fn check(
         &mut self,
         stable_versions: &StableVersions,
@@ -71,8 +71,8 @@ impl WriterChecks {
         match checked.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))? {
             Writers::Stable { version, has_writer } => {
                 let found = CheckedVersion { version, has_writer, is_stable: true };
-                // A file that was changed lately is asked for its writers each time. On a network
-                // file system the times show changes of this machine only once they are written back.
+                // The writers of a recently changed file are checked each time. On a network file
+                // system the times show changes of this machine only once they are written back.
                 if has_writer || !WriterCheck::is_recent(&version) && is_local(file) {
                     stable_versions.insert(found);
                 }
@@ -86,8 +86,8 @@ impl WriterChecks {
         }
     }
 
-    /// Returns the check of a file. One of a file that another one has replaced says nothing about
-    /// that one.
+    /// Returns the check of a file, restarted if another file has taken the path, which a limited
+    /// number of times.
     fn begun(&mut self, path: &[u8], id: FileId) -> &mut WriterCheck {
         let known = self.unfinished.iter().position(|(unfinished, ..)| **unfinished == *path);
         let index = known.unwrap_or_else(|| {
@@ -102,8 +102,8 @@ impl WriterChecks {
         check
     }
 
-    /// Returns whether versions are compared. A snapshot is of one moment, so writers do not
-    /// matter, but only a local file gets one.
+    /// Returns whether versions are compared. A snapshot shows one moment, so writers do not
+    /// matter, but only local files get one.
     fn compares(&self, file: &OwnedFd, disk_wait: DiskWait) -> bool {
         match self.level {
             Integrity::Fast => false,
@@ -113,8 +113,8 @@ impl WriterChecks {
     }
 }
 
-/// The versions of files that were found at rest by a check that had to wait, or that are open for
-/// writing. A file stays at rest as long as it is in that version, so that no request has to wait for
+/// The versions of files that a check, which had to wait, found at rest, and of files that are open
+/// for writing. A file is at rest as long as it is in that version, so no request has to wait for
 /// it again.
 #[derive(Debug, Default)]
 pub(crate) struct StableVersions(Mutex<HashMap<u64, CheckedVersion>>);
@@ -138,24 +138,23 @@ impl StableVersions {
 ///
 /// A write changes the times of a file before its bytes, so a write that had begun when the
 /// attributes were read would go unnoticed. Seeking for data takes the lock that a write holds: any
-/// later write changes the times again. Only files that were changed recently can be in the middle
-/// of one.
+/// later write changes the times again. Only a recently changed file can be in the middle of one.
 fn wait_for_writer(file: &OwnedFd, version: &Version) {
     if WriterCheck::is_recent(version) {
-        // Seeking at the last byte searches nothing; the result does not matter.
+        // At the last byte there is nothing to search; the result does not matter.
         let _ = seek(file, SeekFrom::Data(version.size().saturating_sub(1)));
     }
 }
 
-/// The error of a file that must be checked again in a moment, because a program may be writing to
+/// The error for a file that must be checked again in a moment, because a program may be writing to
 /// it.
 pub(crate) const AGAIN_LATER: Errno = Errno::INPROGRESS;
 
-/// The number of times that a check begins anew for one request.
+/// The maximum number of restarted checks for one request.
 const MAX_REPLACED: u8 = 8;
 
-/// The maximum number of versions remembered, which take about two megabytes; then they are checked
-/// anew.
+/// The maximum number of versions remembered, which take about 2 MB; at the limit all are
+/// forgotten.
 const MAX_KNOWN: usize = 16 << 10;
 
 #[cfg(test)]
@@ -170,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_replaces_one_that_is_written_to_is_checked_by_itself() {
+    fn a_file_that_replaces_one_being_written_is_checked_separately() {
         let path = std::env::temp_dir().join(format!("writer-checks-{}", std::process::id()));
         let _writer = File::create(&path).unwrap();
         let check = |checks: &mut WriterChecks| {
@@ -186,14 +185,14 @@ mod tests {
         fs::rename(&other, &path).unwrap();
         until_closed_by_writers(&path);
         let second = check(&mut checks);
-        // Not all file systems tell who has a file open.
+        // Not all file systems can tell who has a file open.
         let alone = check(&mut WriterChecks::new(Integrity::Detect));
         fs::remove_file(&path).unwrap();
         assert_eq!((first, second), (Err(AGAIN_LATER), alone));
     }
 
     #[test]
-    fn no_worker_writes_the_pages_of_a_file_back() {
+    fn workers_never_write_back_the_pages_of_a_file() {
         let path = std::env::temp_dir().join(format!("writer-pages-{}", std::process::id()));
         fs::write(&path, [1; 9]).unwrap();
         until_closed_by_writers(&path);

@@ -2,10 +2,9 @@
 //!
 //! Opening a file costs three system calls and a walk along its path, which is more than sending a
 //! small one. So each worker keeps the files it opened for at most [`LIFETIME`]. Each response
-//! compares versions with one fstat(2), at the latest when the bytes of a small file are read: a
-//! file that was written to, replaced or removed is opened again by the very next request. A change
-//! that does not touch the file itself, such as a renamed parent folder, is noticed after
-//! [`LIFETIME`]; if a request made it, the next request to any worker notices it.
+//! small one. So each worker keeps the files it opened for at most [`LIFETIME`]. Each response
+//! compares versions with one fstat(2), at the latest when the bytes of a small file are read: the
+//! very next request opens a file again that was written to, replaced or removed. A change
 
 mod packed;
 mod remote;
@@ -41,7 +40,7 @@ pub(crate) const LIFETIME: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct ServedFile {
     pub(crate) file: Arc<OwnedFd>,
-    /// The path that was reached, if links led to another one.
+    /// The resolved path, if links led to another one.
     pub(crate) reached: Option<Vec<u8>>,
     pub(crate) version: Version,
     pub(crate) etag: String,
@@ -49,34 +48,34 @@ pub(crate) struct ServedFile {
     /// The time of the last change of anything but the stored digest.
     pub(crate) changed: SystemTime,
     pub(crate) media_type: Cow<'static, str>,
-    /// The fields of the usual response, once there was one.
+    /// The fields of the usual response, once it was sent.
     pub(crate) fields: OnceCell<Arc<[u8]>>,
     /// The digests that are stored with it.
     pub(crate) digests: Vec<Digest>,
     /// The compressed forms of its contents, each in a separate file.
     pub(crate) packed: Vec<(Coding, ServedFile)>,
-    /// The time until which all of it counts as being in the page cache.
+    /// The time until which all of it counts as cached.
     pub(crate) resident_until: ResidentUntil,
     /// Whether a program has it open for writing, and may begin to write at any moment.
     has_writer: bool,
-    /// Whether it was found at rest in its version, so that each change can be detected.
+    /// Whether it was at rest in its version, so that each change can be detected.
     pub(crate) is_stable: bool,
-    /// Whether it, with its compressed forms, is on a local file system: otherwise helpers ask for
-    /// its version.
+    /// Whether it and its compressed forms are on a local file system; otherwise helpers check its
+    /// version.
     pub(crate) is_local: bool,
 }
 
-/// The time until which a file counts as being in the page cache as a whole.
+/// The time until which a whole file counts as being in the page cache.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ResidentUntil(Arc<Mutex<Option<Instant>>>);
 
 impl ResidentUntil {
-    /// Notes that all of it was found there at this time.
+    /// Records that all of it was found there at this time.
     pub(crate) fn set(&self, at: Instant) {
         *lock(&self.0) = Some(at + LIFETIME);
     }
 
-    /// Returns whether that was a moment ago.
+    /// Returns whether that was less than [`LIFETIME`] ago.
     fn is_noted(&self, now: Instant) -> bool {
         let end = *lock(&self.0);
         end.is_some_and(|end| now < end)
@@ -129,17 +128,16 @@ impl ServedFile {
         self.has_writer || is_recent(self.version.changed(), now)
     }
 
-    /// Returns whether the version is of a file with a name. Another one was replaced or removed
-    /// between its opening and the look at its version, and will never change again.
+    /// Returns whether the file had a name when its version was read. If not, it was replaced or
+    /// removed right after it was opened, and will never change again.
     pub(crate) fn has_name(&self) -> bool {
         self.version.links() > 0
     }
 
-    /// Returns whether the file is still the one that was opened, in the same version. A file
-    /// without a name is not: it may have been replaced between its opening and the look at its
-    /// version.
+    /// Returns whether the file is still the one that was opened, in the same version. An unlinked
+    /// file is not: it may have been replaced between being opened and the reading of its version.
     ///
-    /// The file must be local: for any other, this could wait for a server.
+    /// The file must be local: for any other, this could wait for a file server.
     pub(crate) fn is_current_locally(&self) -> bool {
         self.with_packed().all(|one| one.has_name() && is_in_version(&one.file, &one.version))
     }
@@ -150,8 +148,8 @@ impl ServedFile {
     }
 
     /// Checks the same as [`is_current_locally`](Self::is_current_locally), for a file on any file
-    /// system. The names of one that is not local are not counted, as some file systems in user
-    /// space report none.
+    /// system. The link count of a remote file is ignored, as some file systems in user space
+    /// report none.
     pub(crate) async fn is_current(&self, helpers: &HelperShares, client: ClientNet) -> bool {
         if self.is_local {
             return self.is_current_locally();
@@ -202,7 +200,7 @@ pub(crate) struct OpenFiles {
     changes: u64,
 }
 
-/// The number of files that a worker keeps open, those of all its sites.
+/// The number of files that a worker keeps open, for all its sites.
 #[derive(Debug)]
 pub(crate) struct OpenCount {
     now: Cell<usize>,
@@ -210,8 +208,8 @@ pub(crate) struct OpenCount {
 }
 
 impl OpenCount {
-    /// Creates the count of one of some workers, which share the descriptors that are allowed as
-    /// the connections do.
+    /// Creates the count of one worker. The workers share the permitted descriptors like the
+    /// connections.
     pub(crate) fn new(settings: &Settings) -> Rc<Self> {
         let share = settings.max_connections / 4 / settings.workers.max(1);
         Rc::new(Self { now: Cell::new(0), max: share.clamp(MIN_OPEN, MAX_OPEN) })
@@ -223,7 +221,7 @@ impl OpenCount {
 }
 
 impl OpenFiles {
-    /// Creates the store of a site; `of_all_sites` counts the files of all of them.
+    /// Creates the store of a site; `of_all_sites` counts the files of all sites.
     pub(crate) fn new(of_all_sites: &Rc<OpenCount>) -> Self {
         Self { open: HashMap::new(), of_all_sites: Rc::clone(of_all_sites), changes: 0 }
     }
@@ -235,7 +233,7 @@ impl OpenFiles {
         (now < *end).then(|| Rc::clone(served))
     }
 
-    /// Closes a file that was found to have changed.
+    /// Closes a file that turned out to have changed.
     pub(crate) fn forget(&mut self, path: &[u8]) {
         let before = self.open.len();
         self.open.remove(path);
@@ -243,7 +241,7 @@ impl OpenFiles {
     }
 
     /// Closes all files if requests have changed names since: a file may have another path now, or
-    /// the path another file.
+    /// a path another file.
     pub(crate) fn forget_if_changed(&mut self, changes: u64) {
         if self.changes != changes {
             self.changes = changes;
@@ -277,7 +275,7 @@ impl OpenFiles {
         self.count_from(before);
     }
 
-    /// Counts the files that were opened or closed since there were `before`.
+    /// Adjusts the count for the files opened or closed since there were `before`.
     fn count_from(&self, before: usize) {
         let count = &self.of_all_sites.now;
         count.set(count.get() - before + self.open.len());
@@ -312,7 +310,7 @@ pub(crate) fn open(
         // Reading a fifo, a device or a socket may never end.
         _ => return Err(Errno::NOENT),
     }
-    // The cursor, at which such a file is read, has not moved yet.
+    // The file offset, at which such a file is read, has not moved yet.
     if may_be_made_when_read(&stat) && is_made_when_read(&file) {
         if may_have_passwords(&file) {
             return Err(Errno::NOENT);
@@ -335,7 +333,7 @@ pub(crate) fn open(
 }
 
 /// Returns whether a file of procfs is the environment or the command line of this process, which
-/// may have passwords.
+/// may contain passwords.
 fn may_have_passwords(file: &OwnedFd) -> bool {
     // The process or thread may have ended.
     let Ok(path) = path_of(file) else { return true };
@@ -343,7 +341,7 @@ fn may_have_passwords(file: &OwnedFd) -> bool {
         return false;
     }
     let id = path.strip_prefix(b"/proc/").and_then(|rest| rest.split(|&byte| byte == b'/').next());
-    // Each of its threads has a folder of its own, too. `/proc/cmdline` is the kernel's.
+    // Each thread of the process also has a folder. `/proc/cmdline` is the kernel's.
     let is_thread = |id: &[u8]| {
         id.iter().all(u8::is_ascii_digit) && stat([b"/proc/self/task/", id].concat()).is_ok()
     };
@@ -368,7 +366,7 @@ pub(crate) fn open_at_once(
 ) -> Result<FoundEntry, Errno> {
     let mut checks = WriterChecks::new(integrity);
     match open(root, stable_versions, path, DiskWait::Never, &mut checks) {
-        // `EINVAL` comes from kernels before 5.12, which cannot open from memory only.
+        // `EINVAL` comes from kernels before 5.12, which cannot open only cached paths.
         Err(Errno::INVAL | AGAIN_LATER) => Err(Errno::AGAIN),
         found => found,
     }
@@ -391,7 +389,7 @@ fn is_recent(changed: Timespec, now: SystemTime) -> bool {
     now < since_1970(changed).saturating_add(SETTLED_AFTER)
 }
 
-/// Returns whether an error means that the client cannot see anything there.
+/// Returns whether an error means that the client cannot see anything at a path.
 pub(crate) fn is_missing(errno: Errno) -> bool {
     matches!(
         errno,
@@ -420,16 +418,16 @@ fn whole_second(seconds: i64) -> SystemTime {
     time.unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
-/// The size up to which all pages of a file are looked up, once a [`LIFETIME`].
+/// The maximum size of a file of which all pages are looked up, once a [`LIFETIME`].
 const WHOLE: u64 = 1 << 20;
 
-/// The time without changes after which a file is taken to stay unchanged during a response.
+/// The time without changes after which a file is assumed to stay unchanged during a response.
 const SETTLED_AFTER: Duration = Duration::from_secs(2);
 
-/// The maximum number of files that a worker keeps open: fewer if descriptors are few.
+/// The maximum number of files that a worker keeps open: fewer if there are few descriptors.
 const MAX_OPEN: usize = 256;
 
-/// The number that it may keep open however many workers there are.
+/// The number that it may keep open in any case, however many workers there are.
 const MIN_OPEN: usize = 8;
 
 /// The file systems that generate contents: `PROC_SUPER_MAGIC`, `SYSFS_MAGIC`,

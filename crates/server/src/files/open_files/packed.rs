@@ -1,5 +1,5 @@
-//! Precompressed neighbours, such as `page.html.gz` of `page.html`. A neighbour is sent instead of its
-//! file only if nothing shows that it has other contents: it may have been made for another purpose.
+//! Precompressed neighbours, such as `page.html.gz` of `page.html`. One is sent instead of its file
+//! only if nothing indicates that its contents differ: it may have been made for another purpose.
 
 use std::os::fd::OwnedFd;
 
@@ -13,7 +13,7 @@ use crate::files::writer_checks::{StableVersions, WriterChecks};
 use underpass_protocol::request::negotiate::Coding;
 
 /// Opens the neighbour with the same contents compressed. `None` if there is none, if it is older
-/// than the file, open for writing, or not the whole of a file of this length.
+/// than the file, open for writing, or does not unpack to the file's length.
 pub(super) fn open(
     root: &Root,
     stable_versions: &StableVersions,
@@ -55,14 +55,14 @@ pub(super) fn open(
     Ok(is_of_length(&packed, coding, original.len(), disk_wait)?.then_some(packed))
 }
 
-/// Returns whether one time is before another. Archives and some file systems keep whole seconds.
+/// Returns whether one time is before another. Archives and some file systems store whole seconds.
 fn is_older(one: Timespec, other: Timespec) -> bool {
     let is_coarse = one.tv_nsec == 0 || other.tv_nsec == 0;
     if is_coarse { one.tv_sec < other.tv_sec } else { one < other }
 }
 
-/// Returns whether a compressed file can be read by all clients and unpacks to this length, as far
-/// as its format says so.
+/// Returns whether all clients can read a compressed file and it unpacks to this length, as far as
+/// its format states that.
 fn is_of_length(
     packed: &ServedFile,
     coding: Coding,
@@ -91,7 +91,7 @@ fn is_of_length(
     }
 }
 
-/// Reads bytes at an offset, as many as there are.
+/// Reads bytes at an offset, up to the end of the file.
 fn read(packed: &ServedFile, at: u64, bytes: &mut [u8], wait: DiskWait) -> Result<(), Errno> {
     let file: &OwnedFd = &packed.file;
     let len = (bytes.len() as u64).min(packed.len() - at);
@@ -101,7 +101,7 @@ fn read(packed: &ServedFile, at: u64, bytes: &mut [u8], wait: DiskWait) -> Resul
     pread(file, bytes, at).map(drop)
 }
 
-/// The head of a frame of Zstandard (RFC 8878 3.1.1.1).
+/// The head of a Zstandard frame (RFC 8878 3.1.1.1).
 struct ZstdFrame {
     window: u64,
     /// The unpacked length.
@@ -128,7 +128,7 @@ impl ZstdFrame {
         };
         let mut number = [0; 8];
         number[..len].copy_from_slice(rest.get(..len)?);
-        // Two bytes count from 256 on.
+        // A field of two bytes stores the length minus 256.
         let offset = if len == 2 { 256 } else { 0 };
         let content = (len > 0).then(|| u64::from_le_bytes(number).saturating_add(offset));
         Some(Self { window: window.or(content)?, content })

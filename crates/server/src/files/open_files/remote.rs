@@ -1,4 +1,4 @@
-//! Closes files that are not local on helper threads: close(2) may wait for a server or a program, too.
+//! Closes remote files on helper threads: close(2) may wait for a file server or a program, too.
 
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
@@ -8,7 +8,7 @@ use underpass_engine::wait::lock;
 
 use super::ServedFile;
 
-/// The open files that are not local. Each is kept here until nothing else keeps it, so that no
+/// The open files that are not local. Each is kept here until nothing else uses it, so that no
 /// worker closes one.
 #[derive(Debug, Default)]
 pub(crate) struct RemoteFiles(Mutex<RemoteState>);
@@ -41,13 +41,13 @@ impl RemoteFiles {
         }
     }
 
-    /// Returns whether none is open.
+    /// Returns whether no remote file is open.
     pub(crate) fn is_empty(&self) -> bool {
         lock(&self.0).open.is_empty()
     }
 
-    /// Closes the files that nothing else uses, one file system after the other, so that one that
-    /// does not answer blocks a single helper. Only helpers may call this.
+    /// Closes the files that nothing else uses, one file system at a time, so that an unresponsive
+    /// one blocks a single helper. Only helpers may call this.
     pub(crate) fn close_unused(&self) {
         loop {
             let mut state = lock(&self.0);
@@ -61,12 +61,12 @@ impl RemoteFiles {
                 open.extract_if(.., |one| one.0 == device && is_unused(one.0, &one.1)).collect();
             closing.insert(device);
             drop(state);
-            // Other threads may open and close files during the next step.
+            // Other threads may open and close files while these are closed.
             drop(unused);
             lock(&self.0).closing.remove(&device);
         }
     }
 }
 
-/// The number of files from which unused ones are closed with the next that is opened.
+/// The number of open files from which on opening another one closes the unused ones.
 const CLOSE_UNUSED_FROM: usize = 128;

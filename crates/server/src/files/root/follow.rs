@@ -1,4 +1,4 @@
-//! Follows the links of paths, and finds the names by which folders list their entries.
+//! Follows the links of paths, and finds the spelling with which folders list their entries.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use super::{Root, open_at, open_folder_by, split};
 /// A path with its links followed.
 #[derive(Debug)]
 pub(crate) struct FollowedPath {
-    /// The [`Root::real_path`], or the error that says that links lead nowhere.
+    /// The [`Root::real_path`], or the error of links that lead nowhere.
     pub(crate) real: Result<Option<Vec<u8>>, Errno>,
     /// The target of a link at the path itself; `None` if it is not a link, or leads nowhere below
     /// the root.
@@ -20,12 +20,12 @@ pub(crate) struct FollowedPath {
 }
 
 impl Root {
-    /// Follows the links of a path. Few paths have any; a path without links costs one call for
+    /// Follows the links of a path. Few paths have any; without links it takes one system call for
     /// each name, and two for each folder.
     ///
     /// # Errors
     ///
-    /// An error that does not say where the links lead, such as `EMFILE`: what holds for the target
+    /// An error that does not tell where the links lead, such as `EMFILE`: the rules for the target
     /// cannot be checked now.
     pub(crate) fn follow(&self, path: &[u8]) -> Result<FollowedPath, Errno> {
         let (listed, has_links) = self.listed_path(path)?;
@@ -39,9 +39,9 @@ impl Root {
         Ok(FollowedPath { real, target: self.link_target(path)? })
     }
 
-    /// Returns the path at which a change would be made, if it is another one: the resolved path of
-    /// the existing folders, followed by the rest, with the names that the folders list. Where the
-    /// file system ignores the case of names, there is one such path for all of their spellings.
+    /// Returns the path at which a change would be made, if it differs: the resolved path of the
+    /// existing folders, then the rest, spelled as the folders list the names. On a file system
+    /// that ignores case, all spellings have one such path.
     ///
     /// # Errors
     ///
@@ -66,7 +66,7 @@ impl Root {
                     let slash: &[u8] = if real.is_empty() { b"" } else { b"/" };
                     return Ok(Some([&real, slash, &path[above.len() + 1..]].concat()));
                 }
-                // It may be about to be made, at the end of a link.
+                // The folder may be about to be created, at the end of a link.
                 Err(Errno::NOENT | Errno::NOTDIR) => above = split(above).0,
                 Err(errno) => return Err(errno),
             }
@@ -74,12 +74,12 @@ impl Root {
         Ok(None)
     }
 
-    /// Returns a path with the names that folders list for what exists of it, if one differs, and
-    /// whether there is a link on the way or at its end, at which it stops.
+    /// Returns a path with existing names spelled as the folders list them, if one differs, and
+    /// whether it has a link, on the way or at its end, at which the search stops.
     ///
     /// # Errors
     ///
-    /// Those that do not say that a name is missing or may not be looked up.
+    /// Those that do not mean that a name is missing or may not be looked up.
     fn listed_path(&self, path: &[u8]) -> Result<(Option<Vec<u8>>, bool), Errno> {
         if self.only.is_some() {
             return Ok((None, false));
@@ -123,7 +123,7 @@ impl Root {
     }
 }
 
-/// Returns what was looked up, and nothing if the error says that a path leads nowhere.
+/// Returns what was looked up; `None` if the error means that a path leads nowhere.
 fn found<T>(outcome: Result<T, Errno>) -> Result<Option<T>, Errno> {
     match outcome {
         Err(errno) if leads_nowhere(errno) => Ok(None),

@@ -16,10 +16,10 @@ use underpass_protocol::upload::is_partial_name;
 #[derive(Debug)]
 pub(super) struct HiddenNames {
     dot_files: bool,
-    /// Whether files that are not complete yet are hidden, too.
+    /// Whether incomplete files are hidden, too.
     partial_files: bool,
     patterns: Patterns,
-    /// The same patterns without regard to case; `None` if that makes no difference.
+    /// The same patterns ignoring case; `None` if that makes no difference.
     any_case: Option<Patterns>,
 }
 
@@ -27,8 +27,8 @@ pub(super) struct HiddenNames {
 #[derive(Debug)]
 struct Patterns {
     names: GlobSet,
-    /// The patterns of paths, and of all that lies beneath such a path: each path is matched as a
-    /// whole, and not each folder on its way.
+    /// The patterns of paths, and of everything below such a path: each path is matched as a whole,
+    /// not each folder on its way.
     paths: GlobSet,
     /// The patterns that end in a slash: a match is hidden if it is a folder.
     folder_names: GlobSet,
@@ -38,7 +38,7 @@ struct Patterns {
 impl HiddenNames {
     pub(super) fn new(settings: &SiteSettings, ignores_case: bool) -> Result<Self, ServeError> {
         Ok(Self {
-            // An origin has no partial files of ours, and hides names itself.
+            // An origin has no partial files of this server, and hides names itself.
             dot_files: !settings.shows_hidden && settings.cache.is_none(),
             partial_files: settings.cache.is_none(),
             patterns: Patterns::new(settings, ignores_case)?,
@@ -49,7 +49,7 @@ impl HiddenNames {
     }
 
     /// Returns whether the path, or any folder on the way to it, is hidden; the flag is true for a
-    /// folder. The time grows with the length of the path, and no faster.
+    /// folder. The time is linear in the length of the path.
     pub(super) fn matches(&self, path: &[u8], is_folder: bool) -> bool {
         let is_dot_file = path.split(|byte| *byte == b'/').any(|name| {
             name.starts_with(b".")
@@ -58,7 +58,7 @@ impl HiddenNames {
         is_dot_file || self.patterns.matches(path, is_folder)
     }
 
-    /// Returns whether a path is hidden where it is: a folder on the way may ignore the case of
+    /// Returns whether a path is hidden where it lies: a folder on the way may ignore the case of
     /// names although the root does not. The flag is true for a folder.
     pub(super) fn matches_at(
         &self,
@@ -69,7 +69,7 @@ impl HiddenNames {
         self.matches(path, is_folder) || (self.matches_any_case(path, is_folder) && ignores_case())
     }
 
-    /// Returns whether a path is hidden if its folders ignore the case of names, and only then.
+    /// Returns whether a path is hidden only if its folders ignore the case of names.
     pub(super) fn depends_on_case(&self, path: &[u8]) -> bool {
         self.matches_any_case(path, true) && !self.patterns.matches(path, true)
     }
@@ -131,33 +131,33 @@ impl Patterns {
     }
 }
 
-/// Returns whether a name is that of an incomplete file of this program, which is the part of an
-/// upload or a new file on a file system without unnamed files, or that of a removed file that is
+/// Returns whether a name is that of an incomplete file of the server, which is the part of an
+/// upload or a new file on a file system without `O_TMPFILE`, or that of a removed file that is
 /// still open (see [`is_open_leftover`]).
 pub(crate) fn is_incomplete(name: &[u8]) -> bool {
     is_partial_name(name) || name_of_hidden(name).is_some() || is_open_leftover(name)
 }
 
-/// Returns whether a name is one that FUSE or NFS gives to an open file that is removed, until it is
+/// Returns whether FUSE or NFS has given this name to an open file that was removed, until it is
 /// closed.
 pub(crate) fn is_open_leftover(name: &[u8]) -> bool {
     let digits = name.strip_prefix(b".fuse_hidden").or_else(|| name.strip_prefix(b".nfs"));
     digits.is_some_and(|it| it.len() >= 16 && it.iter().all(u8::is_ascii_hexdigit))
 }
 
-/// Returns the pattern of what lies beneath the paths that a pattern matches, if that does not
-/// match it as well.
+/// Returns the pattern for everything below the paths that a pattern matches, unless the pattern
+/// matches that itself.
 fn beneath(pattern: &str, is_folder: bool) -> Option<String> {
     match pattern.strip_suffix("**") {
-        // What lies beneath a folder that lies beneath another one.
+        // Everything below a folder that is itself below another one.
         Some(above) if is_folder => Some(format!("{above}*/**")),
         Some(_) => None,
         None => Some(format!("{pattern}/**")),
     }
 }
 
-/// Returns whether a folder ignores the case of names. The first suitable entry decides; without
-/// one, case matters.
+/// Returns whether a folder ignores the case of names, as tested on its first suitable entry;
+/// without one, case matters.
 pub(super) fn ignores_case(folder: BorrowedFd<'_>, path: &Path) -> bool {
     let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
     let mut found =
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_this_program_that_are_not_whole_are_hidden_from_all() {
+    fn incomplete_files_of_the_server_are_hidden_from_all() {
         let mut settings = SiteSettings::new("/".into());
         settings.shows_hidden = true;
         let names = HiddenNames::new(&settings, false).expect("no pattern");

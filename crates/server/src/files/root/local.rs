@@ -1,23 +1,23 @@
-//! Tells file systems that answer by themselves from those that ask a server or another program,
-//! which may never answer.
+//! Tells local file systems from those that ask a file server or another program, which may never
+//! answer.
 
 use std::os::fd::AsFd;
 
 use rustix::fs::fstatfs;
 
-/// Returns whether a file is on a file system that asks no server and no other program.
+/// Returns whether a file is on a file system that asks no file server and no other program.
 pub(crate) fn is_local(file: impl AsFd) -> bool {
     is_of_kind(file, &LOCAL)
 }
 
-/// Returns whether the file system of a file has one of these numbers.
+/// Returns whether the file system of a file has one of these magic numbers.
 pub(crate) fn is_of_kind(file: impl AsFd, kinds: &[u32]) -> bool {
     let kind = fstatfs(file).map(|facts| facts.f_type);
     #[allow(clippy::unnecessary_cast)] // the type differs by target
     kind.is_ok_and(|kind| kinds.contains(&(kind as u32)))
 }
 
-/// The numbers of linux/magic.h and of the file systems themselves: ext2 to ext4, XFS, Btrfs, tmpfs,
+/// The magic numbers of linux/magic.h and of file system sources: ext2 to ext4, XFS, Btrfs, tmpfs,
 /// ramfs, F2FS, ZFS, bcachefs, overlayfs, EROFS, SquashFS, ISO 9660, FAT, exFAT, JFS, NILFS.
 const LOCAL: [u32; 16] = [
     0xef53,

@@ -33,14 +33,14 @@ use underpass_protocol::response::media_types::MediaTypes;
 #[derive(Debug)]
 pub(crate) struct Root {
     folder: OwnedFd,
-    /// The path of the folder on the disk when it was opened, without a slash at either end.
+    /// The absolute path of the folder when it was opened, without a slash at either end.
     place: Vec<u8>,
     /// The name of the file, if a single file is served.
     only: Option<Vec<u8>>,
     hidden: HiddenNames,
     /// Whether links may lead out of the root.
     is_open: bool,
-    /// The paths on the disk of the server's own files and folders out of the root.
+    /// The absolute paths of the server's own files and folders outside the root.
     own: Vec<Vec<u8>>,
     /// Whether the folder is on a local file system.
     is_local: bool,
@@ -53,7 +53,7 @@ pub(crate) struct Root {
 pub(crate) enum Place {
     /// Below the root, at this path.
     Inside(Vec<u8>),
-    /// Outside the root, at this path on the disk.
+    /// Outside the root, at this absolute path.
     Outside(Vec<u8>),
 }
 
@@ -70,7 +70,7 @@ impl Place {
 /// Whether opening may wait for a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DiskWait {
-    /// Only entries on the local file system of the root that the kernel has in memory are opened;
+    /// Only entries on the root's local file system that the kernel has cached are opened;
     /// otherwise `EAGAIN`.
     Never,
     /// Opening may wait for the disk.
@@ -83,9 +83,9 @@ pub(crate) fn is_reserved(path: &[u8]) -> bool {
 }
 
 impl Root {
-    /// Returns whether the folder was removed, so that nothing is found in it any more.
+    /// Returns whether the folder was removed, and so stays empty.
     pub(crate) fn is_removed(&self) -> bool {
-        // A network file system is not asked: no worker may wait for its server.
+        // A network file system is not asked: a worker must not wait for its server.
         Version::in_memory(&self.folder).is_ok_and(|now| now.links() == 0)
     }
 
@@ -105,12 +105,12 @@ impl Root {
 
     /// Opens the root of the settings.
     pub(crate) fn new(settings: &SiteSettings) -> Result<Self, ServeError> {
-        // Nothing can be opened beneath a file, so there is nothing.
+        // Nothing can be opened below a file, so this root is empty.
         let path = settings.root.as_deref().unwrap_or(Path::new("/dev/null"));
         let fail = |errno: Errno| ServeError::Root { path: path.to_owned(), source: errno.into() };
         let opened = open_path(path).map_err(fail)?;
         let kind = FileType::from_raw_mode(fstat(&opened).map_err(fail)?.st_mode);
-        // Without patterns it does not matter.
+        // Without patterns, case does not matter.
         let ignores_case = !settings.hide.is_empty() && ignores_case(opened.as_fd(), path);
         let hidden = HiddenNames::new(settings, ignores_case)?;
         let types = settings.media_types.clone();
@@ -121,7 +121,7 @@ impl Root {
         let (folder, only, is_open) = if is_folder {
             (opened, None, settings.allows_symlinks_outside)
         } else {
-            // The path was given by the operator, so its links are followed anywhere.
+            // The operator gave the path, so its links are followed anywhere.
             (open_path(atomic_file::folder_of(path)).map_err(fail)?, path.file_name(), true)
         };
         let (place, only) = (place(&folder, path), only.map(|name| name.as_bytes().to_vec()));
@@ -141,7 +141,7 @@ impl Root {
         self.only.is_some()
     }
 
-    /// Returns the path of the single served file, if a request for `path` means it.
+    /// Returns the path of the single served file, if `path` requests it.
     pub(crate) fn only(&self, path: &[u8]) -> Option<&[u8]> {
         self.only.as_deref().filter(|name| path.is_empty() || path == *name)
     }
@@ -152,17 +152,16 @@ impl Root {
     /// # Errors
     ///
     /// The errors of openat2(2); `ENOENT` for hidden entries, `EXDEV` for targets outside the root,
-    /// `EAGAIN` if opening would have to wait for a disk and must not.
+    /// `EAGAIN` if `disk_wait` forbids the wait for a disk that is needed.
     pub(crate) fn open(&self, path: &[u8], disk_wait: DiskWait) -> Result<OwnedFd, Errno> {
         self.open_reached(path, disk_wait).map(|(file, _)| file)
     }
 
-    /// Opens a path and returns the path that was reached, if links below the root led to another
-    /// one.
+    /// Opens a path and returns the resolved path, if links below the root led to another one.
     ///
     /// # Errors
     ///
-    /// The errors of [`open`](Self::open); `ENOENT` also if the path that was reached is hidden.
+    /// The errors of [`open`](Self::open); `ENOENT` also if the resolved path is hidden.
     pub(crate) fn open_reached(
         &self,
         path: &[u8],
@@ -181,15 +180,15 @@ impl Root {
             }
             resolve |= ResolveFlags::CACHED | ResolveFlags::NO_XDEV;
         }
-        // This keeps a fifo from waiting for a writer, and a terminal from becoming that of this
-        // process.
+        // This keeps a fifo from waiting for a writer, and a terminal from becoming the controlling
+        // one.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let open = |links| match open_at(&self.folder, path, flags, resolve | links) {
-            // It may be on another file system, or outside the root.
+            // The entry may be on another file system, or outside the root.
             Err(Errno::XDEV) if disk_wait == DiskWait::Never => Err(Errno::AGAIN),
             opened => opened,
         };
-        // Few paths have links in them; a path without links costs one call.
+        // Few paths contain links; a path without links takes one call.
         let (file, reached) = match open(ResolveFlags::NO_SYMLINKS) {
             Err(Errno::LOOP) if self.only.is_some() => (open(ResolveFlags::empty())?, None),
             Err(Errno::LOOP) => match self.with_place(|| open(ResolveFlags::empty()))? {
@@ -229,14 +228,14 @@ impl Root {
         })
     }
 
-    /// Returns whether a path on the disk is that of a file or folder of the server itself, or in
+    /// Returns whether an absolute path is that of a file or folder of the server itself, or in
     /// such a folder.
     pub(crate) fn is_own(&self, path: &[u8]) -> bool {
         let rest = |own: &Vec<u8>| path.strip_prefix(&**own);
         self.own.iter().filter_map(rest).any(|rest| matches!(rest, [] | [b'/', ..]))
     }
 
-    /// Returns the path on the disk of a path below the root, without a slash at its start.
+    /// Returns the absolute path of a path below the root, without its leading slash.
     pub(crate) fn disk_path(&self, path: &[u8]) -> Vec<u8> {
         match (&*self.place, path) {
             (place, []) => place.to_vec(),
@@ -245,7 +244,8 @@ impl Root {
         }
     }
 
-    /// Returns the path below the root of a path on the disk; `None` if it is not there.
+    /// Returns the path below the root of an absolute path without its leading slash; `None` if it
+    /// lies elsewhere.
     pub(crate) fn served_path<'p>(&self, disk_path: &'p [u8]) -> Option<&'p [u8]> {
         match disk_path.strip_prefix(&*self.place)? {
             inside if self.place.is_empty() => Some(inside),
@@ -254,8 +254,8 @@ impl Root {
         }
     }
 
-    /// Returns `ENOENT` for an open file or folder at a path that is hidden; `EAGAIN` if a disk has
-    /// to be asked for that and must not.
+    /// Returns `ENOENT` for an open file or folder at a hidden path; `EAGAIN` if finding that out
+    /// needs a wait that `disk_wait` forbids.
     fn refuse_hidden(&self, file: &OwnedFd, path: &[u8], disk_wait: DiskWait) -> Result<(), Errno> {
         if self.only.is_some() {
             return Ok(());
@@ -268,12 +268,12 @@ impl Root {
         if is_hidden { Err(Errno::NOENT) } else { Ok(()) }
     }
 
-    /// Returns whether a path is hidden where it is, in any case if its folders ignore that.
+    /// Returns whether a path is hidden where it lies, ignoring case if its folders do.
     fn hides_here(&self, path: &[u8], is_folder: bool) -> bool {
         self.hidden.matches_at(path, is_folder, || self.ignores_case(path))
     }
 
-    /// Returns whether a folder on the way to an entry ignores the case of its name there.
+    /// Returns whether any folder on the way to an entry ignores the case of the next name.
     fn ignores_case(&self, path: &[u8]) -> bool {
         let mut end = 0;
         path.split(|byte| *byte == b'/').any(|name| {
@@ -283,8 +283,8 @@ impl Root {
         })
     }
 
-    /// Returns whether a path is hidden, whatever is there: one of its names is hidden, or is that
-    /// of an incomplete upload.
+    /// Returns whether a path is hidden, whether or not it exists: one of its names is hidden, or
+    /// is that of an incomplete upload.
     pub(crate) fn hides(&self, path: &[u8]) -> bool {
         self.hidden.matches(path, false)
     }
@@ -294,9 +294,9 @@ impl Root {
         self.hidden.matches(path, is_folder)
     }
 
-    /// Returns whether an entry is hidden where it is, in any case if its folders ignore that. A
-    /// link counts as its target, which the file system is asked for only if it matters; one that
-    /// cannot be followed now counts as a link to a folder.
+    /// Returns whether an entry is hidden where it lies, ignoring case if its folders do. A link
+    /// counts as its target, which is only looked up if it matters; one that cannot be followed now
+    /// counts as a link to a folder.
     pub(crate) fn hides_entry(&self, path: &[u8], is_folder_itself: bool) -> bool {
         if !self.hides_here(path, true) {
             return false;
@@ -313,8 +313,8 @@ impl Root {
         }
     }
 
-    /// Returns whether a path in a folder is hidden, by itself or by its resolved path: the folder
-    /// was requested as `folder`, and is at `place`.
+    /// Returns whether a path in a folder is hidden, as such or as resolved: the folder was
+    /// requested as `folder`, and lies at `place`.
     pub(crate) fn hides_reached(
         &self,
         path: &[u8],
@@ -349,12 +349,12 @@ impl Root {
         fstat(self.open_path(path)?)
     }
 
-    /// Returns the attributes of the target of a path; `None` if there is nothing, or a link that leads
-    /// nowhere or out of the root.
+    /// Returns the attributes of the target of a path; `None` if nothing exists there, or a link
+    /// leads nowhere or out of the root.
     ///
     /// # Errors
     ///
-    /// The other errors of openat2(2): what is there cannot be looked at now.
+    /// The other errors of openat2(2): the entry cannot be examined now.
     pub(crate) fn find(&self, path: &[u8]) -> Result<Option<Stat>, Errno> {
         match self.stat(path) {
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG | Errno::XDEV) => {
@@ -364,7 +364,7 @@ impl Root {
         }
     }
 
-    /// Opens a path for its attributes alone. Whether it is hidden is not checked.
+    /// Opens a path with `O_PATH`. Whether it is hidden is not checked.
     ///
     /// # Errors
     ///
@@ -373,7 +373,7 @@ impl Root {
         open_at(&self.folder, path, OFlags::PATH | OFlags::CLOEXEC, self.resolve())
     }
 
-    /// Opens a path for its attributes alone, and returns where it is.
+    /// Opens a path with `O_PATH`, and returns where it is.
     ///
     /// # Errors
     ///
@@ -382,8 +382,8 @@ impl Root {
         self.with_place(|| self.open_path(path))
     }
 
-    /// Opens something and returns where it is. A file that is replaced at that moment is opened
-    /// again: its path then leads to another one.
+    /// Opens something and returns where it is. If it is replaced at that moment, this opens the
+    /// path again, which then leads to another file.
     fn with_place(
         &self,
         open: impl Fn() -> Result<OwnedFd, Errno>,
@@ -398,13 +398,13 @@ impl Root {
         }
     }
 
-    /// Opens the parent folder of a path for the names in it, and returns it with the last name;
-    /// `None` for the root itself.
+    /// Opens the parent folder of a path with `O_PATH`, and returns it with the last name; `None`
+    /// for the root itself.
     ///
     /// # Errors
     ///
-    /// The errors of openat2(2). Links on the way are not followed here, whatever the settings
-    /// allow for reading: `ELOOP`. Callers get the [`real_path`](Self::real_path) first, and check
+    /// The errors of openat2(2). Links on the way are never followed, whatever the settings allow
+    /// for reading: `ELOOP`. Callers resolve the [`real_path`](Self::real_path) first, and check
     /// the right to it.
     pub(crate) fn parent_of<'p>(
         &self,
@@ -417,8 +417,8 @@ impl Root {
         Ok(Some((self.open_folder(above)?, OsStr::from_bytes(name))))
     }
 
-    /// Checks that a path still leads to a folder that was opened by it: a user that may write to
-    /// the path need not be allowed to write to where the folder is now.
+    /// Checks that a path still leads to the folder that was opened by it: a user that may write to
+    /// the path need not be allowed to write to the place to which the folder was moved.
     ///
     /// # Errors
     ///
@@ -429,7 +429,7 @@ impl Root {
         if is_same { Ok(()) } else { Err(Errno::STALE) }
     }
 
-    /// Makes the missing parent folders of a path.
+    /// Creates the missing parent folders of a path.
     ///
     /// # Errors
     ///
@@ -448,13 +448,13 @@ impl Root {
             }
         };
         let is_many = missing.len() > MAX_FOLDER_SYNCS;
-        // The folder was opened without the right to read, and syncfs(2) does not take such a
-        // descriptor. It may report an error only to those that were open when it occurred.
+        // The folder was opened with `O_PATH`, and syncfs(2) does not accept such a descriptor. It
+        // may report an error only to descriptors that were open when it occurred.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let system = (is_synced && is_many).then(|| openat(&folder, ".", flags, Mode::empty()));
         for name in missing.into_iter().rev() {
             match mkdirat(&folder, name, Mode::from_raw_mode(0o777)) {
-                // Another request or program made it first.
+                // Another request or program created it first.
                 Ok(()) | Err(Errno::EXIST) => {}
                 Err(errno) => return Err(errno),
             }
@@ -463,14 +463,14 @@ impl Root {
             }
             folder = open_folder_by(&folder, name, ResolveFlags::NO_SYMLINKS)?;
         }
-        // One call syncs all of them.
+        // One call syncs all new folders.
         match system.map(|opened| opened.and_then(syncfs)) {
             Some(Err(errno)) if !matches!(errno, Errno::ACCESS | Errno::INVAL) => Err(errno),
             _ => Ok(()),
         }
     }
 
-    /// Opens a folder below the root for the names in it, without following links.
+    /// Opens a folder below the root with `O_PATH`, without following links.
     pub(crate) fn open_folder(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
         open_folder_by(&self.folder, path, ResolveFlags::NO_SYMLINKS)
     }
@@ -487,7 +487,7 @@ impl Root {
     }
 }
 
-/// The number of new parent folders up to which they are synced one by one.
+/// The maximum number of new parent folders that are synced one by one.
 const MAX_FOLDER_SYNCS: usize = 4;
 
 /// The folder of the endpoints.

@@ -1,4 +1,4 @@
-//! Opens folders by their paths, and tells the paths of open ones.
+//! Opens folders by their paths, and finds the paths of open ones.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -8,16 +8,16 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, fstat, openat2, readl
 use rustix::io::Errno;
 use underpass_engine::FileId;
 
-/// Returns the path of an open file or folder from the root of the file system.
+/// Returns the absolute path of an open file or folder.
 ///
 /// # Errors
 ///
-/// `ENOENT` if it has lost the name by which it was opened; the errors of readlink(2), if there is
-/// no procfs.
+/// `ENOENT` if the name by which it was opened is gone; the errors of readlink(2), if there is no
+/// procfs.
 pub(crate) fn path_of(file: impl AsFd) -> Result<Vec<u8>, Errno> {
     let link = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
     let path = readlinkat(CWD, link, Vec::new())?.into_bytes();
-    // The kernel adds this to a lost name. An open file that is called so has its name in memory.
+    // The kernel appends this to a name that is gone; but a file may really have such a name.
     if path.ends_with(b" (deleted)") {
         let named = statat(CWD, &path, AtFlags::SYMLINK_NOFOLLOW)?;
         if FileId::of(&named) != FileId::of(&fstat(file)?) {
@@ -27,13 +27,13 @@ pub(crate) fn path_of(file: impl AsFd) -> Result<Vec<u8>, Errno> {
     Ok(path)
 }
 
-/// Returns the same without the slash at its start; without procfs, the path that was given.
+/// Returns that path without its leading slash; without procfs, the given path.
 pub(super) fn place(folder: &OwnedFd, given: &Path) -> Vec<u8> {
     let path = path_of(folder).unwrap_or_else(|_| given.as_os_str().as_bytes().to_vec());
     path.strip_prefix(b"/").map_or_else(|| path.clone(), <[u8]>::to_vec)
 }
 
-/// Opens a folder below another one, for the names in it.
+/// Opens a folder below another one, with `O_PATH`.
 pub(super) fn open_folder_by(
     from: &OwnedFd,
     path: &[u8],
@@ -46,8 +46,8 @@ pub(super) fn open_folder_by(
 
 /// Opens a path below a folder.
 ///
-/// The kernel answers `EAGAIN` where a path or a link has a `..` while something is renamed anywhere
-/// on the machine. It does so too if the disk would have to be waited for and must not.
+/// The kernel reports `EAGAIN` if a path or a link contains `..` while anything is renamed on the
+/// machine, and also if `RESOLVE_CACHED` would have to wait for the disk.
 pub(super) fn open_at(
     from: &OwnedFd,
     path: &[u8],
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_path_of_a_file_that_was_replaced_is_not_made_up() {
+    fn path_of_a_replaced_file_is_an_error() {
         let folder = std::env::temp_dir().join(format!("path-of-{}", std::process::id()));
         fs::create_dir(&folder).unwrap();
         let (key, new) = (folder.join("key.pem"), folder.join("new"));
@@ -97,7 +97,7 @@ mod tests {
         fs::write(&new, "new").unwrap();
         fs::rename(&new, &key).unwrap();
         let lost = path_of(&old);
-        // Another file has the name that the kernel tells.
+        // Another file has the name that the kernel reports.
         let named = folder.join("key.pem (deleted)");
         fs::write(&named, "").unwrap();
         let (still_lost, opened) = (path_of(&old), path_of(File::open(&named).unwrap()));
