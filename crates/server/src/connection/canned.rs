@@ -8,14 +8,14 @@ use crate::server::listen::kind::ListenerKind;
 /// Refuses a connection because there are too many, without giving it a task.
 pub(crate) fn refuse(socket: &Socket, kind: ListenerKind) {
     let answer = if kind == ListenerKind::Tls { TLS_ALERT } else { TOO_MANY };
-    // A new socket has room for this little, and a client that has left needs no response.
+    // A new socket's buffer has room for this, and a client that has left needs no response.
     let _ = send(socket, answer, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
-    // This keeps the response from being thrown away together with an unread request.
+    // This keeps the response from being discarded together with an unread request.
     let _ = shutdown(socket, Shutdown::Write);
 }
 
 /// The response to a connection that is refused before its TLS handshake: a fatal alert,
-/// `internal_error` (RFC 8446 6), in a record of its own.
+/// `internal_error` (RFC 8446 6), in its own record.
 const TLS_ALERT: &[u8] = &[21, 3, 3, 0, 2, 2, 80];
 
 /// The response to a connection that is refused.
@@ -37,7 +37,7 @@ mod tests {
     use crate::routing::response::RETRY_LATER;
 
     #[test]
-    fn the_canned_answer_is_as_long_as_it_says() {
+    fn the_canned_response_matches_its_content_length() {
         let text = String::from_utf8_lossy(TOO_MANY);
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or_default();
         assert!(head.ends_with(&format!("Content-Length: {}", body.len())), "{head} {body}");

@@ -15,8 +15,8 @@ use crate::observe::access_entry;
 use underpass_protocol::chunked::Chunked;
 use underpass_protocol::request::BodyLength;
 
-/// Discards the body of a request, of which `buffer` may have a part already, and keeps there any
-/// bytes after it; returns false if the body is too long for that.
+/// Discards the body of a request, part of which `buffer` may hold already, and keeps any bytes
+/// after it there; returns false if the connection cannot be kept.
 pub(crate) async fn discard_body(
     link: Link<'_>,
     buffer: &mut Vec<u8>,
@@ -25,7 +25,7 @@ pub(crate) async fn discard_body(
 ) -> bool {
     let mut unwanted = match body {
         BodyLength::None | BodyLength::Length(0) => return true,
-        // The client was not invited to send it, and whether it will anyway cannot be known.
+        // The client was not invited to send it, and may or may not send it anyway.
         _ if is_withheld => return false,
         BodyLength::Length(len) if len > MAX_DISCARDED => return false,
         BodyLength::Length(len) => UnwantedBody::Bytes(len),
@@ -43,23 +43,23 @@ pub(crate) async fn discard_body(
             None => return false,
         }
         match read_more(link, buffer).await {
-            // All of it has to come within the timeout: a byte now and then does not hold a place.
+            // The timeout covers the whole body, so trickling bytes does not hold a connection.
             Ok(0) | Err(_) => return false,
             Ok(_) => {}
         }
     }
 }
 
-/// Closes a connection so that the client gets the last response: a socket that is closed with
-/// unread data is reset, which also discards what the client has not read.
+/// Closes a connection so that the client gets the last response: closing a socket with unread data
+/// resets it, which also discards what the client has not read.
 pub(crate) async fn linger(link: Link<'_>, max_discarded: u64) {
     let peer = link.peer;
-    // Until then a lack of progress counts as that of the response.
+    // Until it is closed, the connection times out as if it were sending.
     peer.set_activity(Activity::Sending, Instant::now());
     if peer.session().is_some() {
         // A client that knows the length of the response may close before it reads the alert. Its
-        // system then resets the connection, after which it is unknown what had arrived. Nothing is
-        // read until then: a session that has read the end of the other side sends no alert.
+        // kernel then resets the connection, after which it is unknown what had arrived. Nothing is
+        // read until then: a session that has read the client's end sends no alert.
         arrival(peer, || !peer.has_failed()).await;
         if peer.has_delivered_all() {
             let _ = access_entry::write_arrived(link, false);
@@ -71,18 +71,18 @@ pub(crate) async fn linger(link: Link<'_>, max_discarded: u64) {
         return;
     }
     if has_ended(link, max_discarded).await {
-        // It has nothing more to say, and may still be reading.
+        // The client sends nothing more, but may still be reading.
         arrival(peer, || peer.read(&mut [0]).is_ok()).await;
     }
 }
 
-/// Discards what a client still sends; returns true once it has ended its side, and false if it has
-/// the whole response or is not to be waited for any longer.
+/// Discards what a client still sends; returns true once it has shut down its side, and false if it
+/// has the whole response or was given enough time.
 async fn has_ended(link: Link<'_>, max_discarded: u64) -> bool {
     let peer = link.peer;
     let mut skipped = 0;
-    // A client that is sending may pause, and has not read the response yet. Thousands may send a
-    // byte now and then, so none of them is looked at before its pause is over.
+    // A client that is still sending may pause, and has not read the response yet. Thousands may
+    // trickle bytes, so each is only checked when its pause is over.
     let mut pause = LINGER_INTERVAL;
     while skipped < max_discarded && !peer.is_expired() {
         let mut bytes = Vec::new();
@@ -104,8 +104,8 @@ async fn has_ended(link: Link<'_>, max_discarded: u64) -> bool {
     false
 }
 
-/// Waits until the client has all that was sent, the response is given up, or `is_open` finds that
-/// the connection was reset. No event announces an acknowledgement.
+/// Waits until the client has all that was sent, the response is given up, or `is_open` reports a
+/// reset. No event announces an acknowledgement.
 async fn arrival(peer: &Peer, is_open: impl Fn() -> bool) {
     let since = Instant::now();
     while peer.is_sending_on() && is_open() {
@@ -155,13 +155,13 @@ impl UnwantedBody {
 /// The maximum number of bytes of a body that are discarded to keep the connection.
 pub(crate) const MAX_DISCARDED: u64 = 1 << 20;
 
-/// The maximum number of bytes that are discarded after a refusal, so that a client that sends all of
-/// a body before it reads gets the response.
+/// The maximum number of bytes that are discarded after a refusal, so that a client that sends a
+/// whole body before it reads gets the response.
 pub(crate) const MAX_REFUSED: u64 = 64 << 20;
 
 /// The interval at which a lingering connection is checked for unread data at the client.
 const LINGER_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The time without a byte after which a client that was still sending is believed to have ended,
-/// as `lingering_timeout` of nginx.
+/// The time without a byte after which a client that was still sending is considered done, like
+/// `lingering_timeout` of nginx.
 const MAX_PAUSE: Duration = Duration::from_secs(5);

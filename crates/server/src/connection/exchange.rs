@@ -1,5 +1,4 @@
-//! A request with its response, from the moment at which both are known until the response has been
-//! sent.
+//! A request with its response, from when both are known until the response has been sent.
 
 use std::rc::Rc;
 use std::time::{Instant, SystemTime};
@@ -23,7 +22,7 @@ pub(crate) struct PendingRequest {
     pub(crate) request: OwnedRequest,
     pub(crate) selection: Selection,
     pub(crate) body: BodyLength,
-    /// The time at which its first byte came.
+    /// The time at which its first byte arrived.
     pub(crate) started: Instant,
 }
 
@@ -52,7 +51,7 @@ pub(crate) struct Exchange {
     /// Whether the client and the response allow keeping the connection.
     pub(crate) keeps_alive: bool,
     is_http10: bool,
-    /// The number of bytes that are discarded after the last response, so that the client gets it.
+    /// The maximum number of bytes to discard after the last response, so that no reset loses it.
     max_discarded: u64,
 }
 
@@ -91,7 +90,7 @@ impl Exchange {
         mut response: Response,
         started: Instant,
     ) -> Self {
-        // What is refused for lack of room must not go on taking it.
+        // A request that is refused for lack of room must not keep taking it.
         let is_busy = response.status == 503;
         // RFC 9110 9.3.2.
         if bytes.trim_ascii_start().starts_with(b"HEAD ") {
@@ -113,8 +112,8 @@ impl Exchange {
         exchange
     }
 
-    /// Creates the last response of a connection for which a file changed again and again before
-    /// its first byte was sent.
+    /// Creates the last response of a connection, for a file that kept changing before its first
+    /// byte was sent.
     pub(crate) fn being_written(ending: SentResponse) -> Self {
         let SentResponse { site, entry, started, now, max_discarded, .. } = ending;
         let mut response = Response::error(503, "the file is being written to; try again soon");
@@ -147,8 +146,8 @@ impl Exchange {
         }
     }
 
-    /// Returns whether the file may be found changed before its first byte is sent, so that another
-    /// response is still possible.
+    /// Returns whether sending checks the file before its first byte, so that another response is
+    /// still possible if it has changed.
     pub(crate) fn is_guarded(&self) -> bool {
         matches!(&self.response.body, Body::File(file) if file.is_guarded)
     }
@@ -195,7 +194,7 @@ impl Exchange {
     }
 }
 
-/// The state to finish once a response has been sent.
+/// The state that is needed to finish a response once it has been sent.
 pub(crate) struct SentResponse {
     /// The site that the request is for.
     pub(crate) site: Rc<LocalSite>,
@@ -203,14 +202,14 @@ pub(crate) struct SentResponse {
     pub(crate) started: Instant,
     pub(crate) now: SystemTime,
     pub(crate) head_len: usize,
-    /// The number of bytes of head and body; `None` if the body shows its end itself.
+    /// The number of bytes of head and body; `None` if the body delimits itself.
     pub(crate) promised: Option<u64>,
     pub(crate) is_logged: bool,
     pub(crate) keeps_alive: bool,
     pub(crate) max_discarded: u64,
 }
 
-/// The size of a usual head in bytes.
+/// The size of a typical head in bytes.
 const HEAD_CAPACITY: usize = 512;
 
 /// A response whose sending has begun.

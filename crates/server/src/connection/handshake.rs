@@ -43,10 +43,10 @@ pub(crate) async fn run(link: Link<'_>, credentials: &Credentials) -> bool {
     }
 }
 
-/// Runs the steps of a handshake, as the client sends their input.
+/// Runs the steps of a handshake as their input arrives.
 ///
-/// A step computes for some tenths of a millisecond, and thousands of clients may come at once. So
-/// only a few steps are run before everything else on the worker has its turn; the others wait in
+/// A step computes for some tenths of a millisecond, and thousands of clients may connect at once.
+/// So only a few steps run before everything else on the worker gets its turn; the others wait in
 /// line. A handshake that waits for its client is not in that line, so it cannot block others.
 async fn run_handshake(
     Link { worker, peer }: Link<'_>,
@@ -67,10 +67,10 @@ async fn run_handshake(
             HandshakeProgress::Writes => Interest::WRITABLE,
         };
         if !worker.shared.requests.hold(&peer.requests, peer.address(), stepping.kept()) {
-            // No response would be worth the memory.
+            // No response is worth the memory.
             return Err(HandshakeError::Io(io::ErrorKind::OutOfMemory.into()));
         }
-        // This comes before any other wait: the runtime may learn of readiness meanwhile.
+        // This must precede any other wait, during which the runtime may learn of readiness.
         if !stepping.is_ready_now(interest) {
             peer.socket.clear_ready(interest);
         }
@@ -79,11 +79,11 @@ async fn run_handshake(
     }
 }
 
-/// The place where steps are run.
+/// Where the steps of a handshake run.
 enum HandshakeRunner {
-    /// The worker.
+    /// On the worker.
     Here(Handshake),
-    /// A helper, on another descriptor of the socket: the signature takes milliseconds. It is
+    /// On a helper, with a duplicate of the socket's descriptor: the signature takes milliseconds.
     /// `None` while the helper runs.
     Elsewhere(Option<Handshake>, OwnedFd),
 }
@@ -112,7 +112,7 @@ impl HandshakeRunner {
         progress
     }
 
-    /// Returns the number of bytes that came and could not be used yet.
+    /// Returns the number of bytes that were received and not yet processed.
     fn kept(&self) -> usize {
         match self {
             Self::Here(handshake) => handshake.kept(),
@@ -130,7 +130,7 @@ impl HandshakeRunner {
     }
 }
 
-/// Returns the word under which metrics count an error.
+/// Returns the label of an error in the metrics.
 fn label(error: &HandshakeError) -> &'static str {
     match error {
         HandshakeError::PlainHttp => "plain_http",

@@ -39,9 +39,8 @@ mod tests {
 
     #[test]
     fn a_waiting_connection_is_small() {
-        // The runtime aligns the memory of a task and of a socket to 128 bytes. What glibc puts
-        // behind the socket and behind the task fills the rest up to the next of them, or leaves at
-        // least 32 bytes.
+        // The runtime aligns the memory of a task and of a socket to 128 bytes. The bookkeeping of
+        // glibc after each fills the rest up to the next multiple, or leaves at least 32 bytes.
         assert!(size_of::<Peer>() <= 216, "{}", size_of::<Peer>());
         assert!(size_of::<Connection<'_>>() <= 72, "{}", size_of::<Connection<'_>>());
     }

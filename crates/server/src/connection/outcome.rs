@@ -13,8 +13,8 @@ use crate::archive::ArchiveError;
 pub(crate) struct SendOutcome {
     /// The report of the moved bytes, the head included.
     pub(crate) report: Report,
-    /// The cost of moving them, if the log needs it. It is boxed, as the outcomes of small responses
-    /// are moved and have none.
+    /// The cost of moving them, if the log needs it. Boxed, because outcomes are moved and those of
+    /// small responses have none.
     pub(crate) usage: Option<Box<Usage>>,
     /// The time spent waiting for an origin.
     pub(crate) waited: Duration,
@@ -28,26 +28,26 @@ pub(crate) struct SendOutcome {
 /// The reason why not everything was sent.
 #[derive(Debug)]
 pub(crate) enum SendFailure {
-    /// A file of the folder is not in the version with which the archive was laid out.
+    /// The archive failed, for example because a file has changed since it was laid out.
     Archive(ArchiveError),
-    /// A file that was sent before was changed before the client had read it.
+    /// A file that was sent earlier was changed before the client had read it.
     Changed,
     /// The engine failed.
     Engine(Error),
-    /// The client has left while something was waited for, or the server ends.
+    /// The client left during a wait, or the server is shutting down.
     Left,
-    /// The rest will not come from the origin.
+    /// The origin will not deliver the rest.
     Origin(underpass_cache::CacheError),
     /// The body had fewer bytes than the head promised.
     Short,
-    /// The client took nothing for too long.
+    /// The client read nothing for too long.
     Stalled,
     /// The helper that makes the body failed.
     Stream,
 }
 
 impl SendFailure {
-    /// Returns one word for the access log.
+    /// Returns the label for the access log and the metrics.
     pub(crate) fn label(&self) -> &'static str {
         match self {
             Self::Archive(_) | Self::Changed | Self::Engine(Error::SourceChanged { .. }) => {
@@ -88,8 +88,8 @@ impl SendOutcome {
         self.failure.is_none() && promised.is_some_and(|promised| self.report.bytes() < promised)
     }
 
-    /// Returns whether the file was found changed before the first byte was sent, so that another
-    /// response is still possible.
+    /// Returns whether nothing was sent because the file had changed, so that another response is
+    /// still possible.
     pub(crate) fn is_unsent_change(&self) -> bool {
         let is_change =
             matches!(&self.failure, Some(SendFailure::Engine(Error::SourceChanged { .. })));
@@ -107,7 +107,7 @@ mod tests {
         for (promised, is_short) in [(Some(1), true), (Some(0), false), (None, false)] {
             assert_eq!(outcome.is_short(promised), is_short, "{promised:?}");
         }
-        // It has failed already, and says why.
+        // A failure that is known already explains it.
         outcome.failure = Some(SendFailure::Left);
         assert!(!outcome.is_short(Some(1)));
     }
@@ -125,7 +125,7 @@ pub(super) enum After {
     Close,
 }
 
-/// The way to the end of a response, which is over at once for most.
+/// A future of the action after a response, which for most is known at once.
 pub(super) enum Responding<'a> {
     Done(After),
     Slow(Pin<Box<dyn Future<Output = After> + 'a>>),

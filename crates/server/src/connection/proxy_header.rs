@@ -10,10 +10,10 @@ use crate::connection::peer::{Activity, Peer};
 use crate::connection::socket::READABLE;
 use underpass_protocol::request::proxy_header::{BadHeader, MAX_BINARY, ProxiedClient, parse};
 
-/// The end of a connection that has no header.
+/// The reason why a connection has no header.
 #[derive(Debug)]
 pub(crate) enum ProxyHeaderError {
-    /// The proxy has left, or took too long, after these bytes.
+    /// The proxy left, or took too long, after these bytes.
     Ended(Vec<u8>),
     /// It sent something else.
     Bad(Box<RefusedHeader>),
@@ -51,13 +51,13 @@ pub(crate) async fn read(peer: &Peer) -> Result<ProxiedClient, ProxyHeaderError>
         }
         let (origin, end) = match parse(&bytes) {
             Ok(Some((origin, len))) => (Some(origin), len),
-            // Everything that came so far belongs to it.
+            // Everything received so far belongs to the header.
             Ok(None) => (None, bytes.len()),
             Err(fault) => {
                 return Err(ProxyHeaderError::Bad(Box::new(RefusedHeader { bytes, fault })));
             }
         };
-        // These bytes have come already, so one call takes them all.
+        // These bytes were only peeked, so one call takes them all.
         match recv(&peer.socket, &mut bytes[known..end], RecvFlags::empty()) {
             Ok((len, _)) if len == end - known => {}
             _ => return Err(ProxyHeaderError::Ended(bytes)),

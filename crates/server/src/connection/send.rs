@@ -39,17 +39,17 @@ use underpass_observe::transfers::{Handle, TransferFacts};
 /// The sending of a response: finished, or still under way.
 #[allow(clippy::large_enum_variant)] // the large one is the usual one, and is not kept
 pub(crate) enum Sending<'a> {
-    /// All of it is with the kernel.
+    /// The kernel has all of it.
     Done(SendOutcome),
-    /// It continues when its connection can. It is boxed because most connections never have one.
+    /// The rest follows in later turns. Boxed because most connections never need it.
     Slow(SlowSend<'a>),
 }
 
-/// The sending of a response that continues when its connection can.
+/// A future that sends the rest of a response.
 pub(crate) type SlowSend<'a> = Pin<Box<dyn Future<Output = SendOutcome> + 'a>>;
 
 impl<'a> Sending<'a> {
-    /// Returns a future of the end, which may have come already.
+    /// Returns a future of the outcome, which may be known already.
     pub(crate) fn into_slow(self) -> SlowSend<'a> {
         match self {
             Self::Done(outcome) => Box::pin(std::future::ready(outcome)),
@@ -57,8 +57,8 @@ impl<'a> Sending<'a> {
         }
     }
 
-    /// Sends as much as possible at once. `facts` returns the entry in the register of transfers,
-    /// if sending takes longer. `now` may be a little late.
+    /// Sends as much as possible at once. `facts` is called for the entry in the register of
+    /// transfers, if sending takes longer. `now` may be slightly out of date.
     pub(crate) fn start(
         link: Link<'a>,
         integrity: Integrity,
@@ -154,7 +154,7 @@ impl<'a> Sending<'a> {
         }
     }
 
-    /// Ends a response all of which was sent at once.
+    /// Ends a response that was sent completely at once.
     fn done(link: Link<'_>, head: Vec<u8>, now: Instant, report: Report) -> Self {
         let Link { worker, peer } = link;
         peer.written.set(peer.written.get() + report.bytes());
@@ -215,16 +215,16 @@ struct SlowResponse<'a> {
     ahead: Option<(MissingRange, JoinHandle<bool>)>,
     /// Dropped with the response, after which helpers need not fetch more.
     wanted: Arc<()>,
-    /// The parts of the present chain that were brought in from the disk.
+    /// The parts of the present chain that were read from the disk.
     drop_behind: DropBehind,
     /// The files of an archive's earlier chains, which have to be compared before its end.
     unread: Option<Unread>,
-    /// The time since which it waits for acknowledgements, if it does.
+    /// The time since which it has waited for acknowledgements; `None` if it does not.
     waiting_since: Option<Instant>,
     /// The body from the cache that is sent: as long as this exists, the bytes that it reads are
     /// not evicted.
     reads: Option<Arc<CachedBody>>,
-    /// The size up to which files are copied behind the bytes before them.
+    /// The maximum size of a file that is copied together with the bytes before it.
     max_copied: usize,
 }
 
@@ -250,7 +250,7 @@ impl<'a> SlowResponse<'a> {
         }
     }
 
-    /// Notes the cost of the first turn.
+    /// Records the cost of the first turn.
     fn spent(mut self, usage: Option<Box<Usage>>) -> Self {
         self.outcome.usage = usage;
         self
@@ -355,7 +355,7 @@ impl<'a> SlowResponse<'a> {
         self.run_turns(transfer, residency, before).await
     }
 
-    /// Moves a transfer to its end in turns, each of which begins once its pages are there.
+    /// Moves a transfer to its end in turns, each of which begins once its pages are cached.
     async fn run_turns(
         &mut self,
         mut transfer: SendTransfer<'a>,
@@ -415,7 +415,7 @@ impl<'a> SlowResponse<'a> {
                     return None;
                 }
                 Err(_) if !self.should_continue() => return None,
-                // It is not the client that is waited for.
+                // The wait is not for the client.
                 Err(_) => self.link.peer.set_activity(Activity::Sending, Instant::now()),
             }
         }
@@ -452,7 +452,7 @@ impl<'a> SlowResponse<'a> {
         !self.link.peer.is_given_up.get()
     }
 
-    /// Returns whether the cache has lost bytes of the body since it was begun; fails then.
+    /// Returns whether the cache has lost bytes of the body since it began; if so, fails.
     fn has_lost_bytes(&mut self) -> bool {
         let is_lost = self.reads.as_ref().is_some_and(|body| body.is_lost());
         if is_lost {
@@ -477,5 +477,5 @@ impl<'a> SlowResponse<'a> {
     }
 }
 
-/// The interval at which a response that waits for something else checks its client.
+/// The interval at which a response that waits for other work checks its client.
 const CLIENT_CHECK_INTERVAL: Duration = Duration::from_millis(500);

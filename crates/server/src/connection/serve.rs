@@ -29,7 +29,7 @@ use underpass_protocol::request::{self, BodyLength, MAX_HEAD, Malformed, Request
 
 /// Serves one connection to its end.
 ///
-/// It is not an `async fn`, which would keep its argument twice, as long as the connection lasts.
+/// Not an `async fn`, which would store its argument twice, for as long as the connection lasts.
 #[expect(clippy::manual_async_fn, reason = "it is smaller")]
 pub(crate) fn serve<'a>(mut connection: Box<Connection<'a>>) -> impl Future<Output = ()> + 'a {
     async move {
@@ -37,7 +37,7 @@ pub(crate) fn serve<'a>(mut connection: Box<Connection<'a>>) -> impl Future<Outp
         if let (ListenerKind::Tls, Some(credentials), None) =
             (link.peer.listener, &link.worker.shared.settings.tls, &connection.refused)
         {
-            // It is boxed: its memory is free again when the first request comes.
+            // Boxed, so that its memory is free again when the first request arrives.
             if !Box::pin(handshake::run(link, credentials)).await {
                 return;
             }
@@ -59,15 +59,15 @@ pub(crate) fn serve<'a>(mut connection: Box<Connection<'a>>) -> impl Future<Outp
 /// A connection with the bytes of requests that are not answered yet.
 pub(crate) struct Connection<'a> {
     link: Link<'a>,
-    /// The bytes that came instead of a proxy's header.
+    /// The bytes that arrived instead of a proxy's header.
     refused: Option<Box<RefusedHeader>>,
     buffer: Vec<u8>,
-    /// The time at which the first bytes of the present request came. Of a request that was sent
-    /// ahead, and until any come, the time at which the kernel had all of the last response.
+    /// The time at which the first bytes of the current request arrived. For a pipelined request,
+    /// and until any arrive, the time at which the kernel had all of the last response.
     started: Instant,
-    /// The number of requests answered since others had their turn.
+    /// The number of requests answered since other connections had their turn.
     in_turn: u8,
-    /// Whether so much was read last that the next request of this client waits in line.
+    /// Whether the last read was so large that the client's next request waits in line.
     is_costly: bool,
 }
 
@@ -84,20 +84,20 @@ enum Next<'a> {
 }
 
 impl<'a> Connection<'a> {
-    /// Creates the state of a new connection. If its proxy did not say for whom it is, `refused`
-    /// has the bytes that came instead.
+    /// Creates the state of a new connection. If its proxy sent no valid header, `refused` has the
+    /// bytes that arrived instead.
     pub(crate) fn new(link: Link<'a>, refused: Option<Box<RefusedHeader>>) -> Self {
         let started = Instant::now();
         Self { link, refused, buffer: Vec::new(), started, in_turn: 0, is_costly: false }
     }
 
-    /// Responds to a request, or says how the connection ends if there is none.
+    /// Responds to a request, or returns how the connection ends if there is none.
     fn handle(&mut self, next: Option<Next<'a>>) -> Responding<'_> {
         match next {
             Some(Next::Done(then)) => Responding::Done(then),
             Some(next) => {
                 self.in_turn = MAX_IN_TURN;
-                // It is boxed while it lasts, which keeps waiting connections small.
+                // Boxed, which keeps waiting connections small.
                 Responding::Slow(Box::pin(self.respond_in_turn(next)))
             }
             None if self.link.peer.is_sending_on() => {
@@ -124,7 +124,7 @@ impl<'a> Connection<'a> {
             let detail = refused.fault.to_string();
             return Some(self.reject(&refused.bytes, 400, &detail, Instant::now()));
         }
-        // It is boxed because it is rare.
+        // Boxed because it is rare.
         if !access_entry::has_room(self.link) && !Box::pin(self.entries_have_room()).await {
             return None;
         }
@@ -132,7 +132,7 @@ impl<'a> Connection<'a> {
         if self.buffer.is_empty() {
             self.in_turn = 0;
         } else {
-            // A client that sends requests ahead must not keep those of others waiting.
+            // A client that pipelines requests must not keep others waiting.
             let waits = self.in_turn >= MAX_IN_TURN || self.is_costly;
             if waits {
                 self.link.peer.set_activity(Activity::Waiting, self.started);
@@ -170,10 +170,10 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Reads available bytes; returns whether a request is complete with them. A break without one
-    /// means that nothing more comes.
+    /// Reads available bytes; breaks with the next action if they complete a request, and with
+    /// `None` if nothing more arrives.
     fn read(&mut self, started: Instant) -> ControlFlow<Option<Next<'a>>> {
-        // Most requests come whole, and are answered in the buffer of the worker: a waiting
+        // Most requests arrive whole and are answered from the worker's buffer, so a waiting
         // connection needs none.
         let mut scratch = self.link.worker.scratch.borrow_mut();
         let read = match self.link.peer.read(&mut scratch) {
@@ -297,7 +297,7 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Responds as [`respond`](Self::respond) does, in line if the request was a costly one.
+    /// Responds as [`respond`](Self::respond) does, in line if the request was costly.
     async fn respond_in_turn(&mut self, next: Next<'a>) -> After {
         if self.is_costly && matches!(next, Next::Answer(_) | Next::Reject(_)) {
             self.link.peer.set_activity(Activity::Waiting, Instant::now());
@@ -369,8 +369,8 @@ impl<'a> Connection<'a> {
         BegunResponse { ending, sending: sending.into_slow(), retry }
     }
 
-    /// Records the outcome of a response; returns the next action. Here ends each response: one
-    /// that has fewer bytes than promised has failed, and is reset.
+    /// Records the outcome of a response; returns the next action. Every response ends here: one
+    /// with fewer bytes than promised has failed, and is reset.
     fn finish_response(&mut self, ending: SentResponse, mut outcome: SendOutcome) -> After {
         let SentResponse { mut entry, started, now, head_len, promised, is_logged, .. } = ending;
         if outcome.is_short(promised) {
@@ -395,7 +395,7 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Closes all open files of the worker: one has changed before its first byte was sent.
+    /// Closes all open files of the worker, because one changed before its first byte was sent.
     fn forget_changed(&self) {
         // The engine has armed a reset so that a client notices a truncated response.
         let _ = socket::disarm_reset(&self.link.peer.socket);
@@ -409,8 +409,8 @@ impl<'a> Connection<'a> {
         (!self.try_hold(bytes.len())).then(|| self.refuse_large(bytes, started))
     }
 
-    /// Notes the number of bytes of requests that are held until more come or a response is known;
-    /// returns whether that many are allowed.
+    /// Reserves memory for bytes of requests that are held until more arrive or a response is
+    /// known; returns whether that many are allowed.
     fn try_hold(&self, bytes: usize) -> bool {
         let encrypted = self.link.peer.session().map_or(0, |session| session.kept());
         let Link { worker, peer } = self.link;
@@ -425,8 +425,8 @@ impl<'a> Connection<'a> {
         self.buffer = rest;
     }
 
-    /// Waits until few enough responses are unread that one more can be kept for the log; returns
-    /// false if the client does not go on reading.
+    /// Waits until the log can hold one more unacknowledged response; returns false if the
+    /// connection is to end.
     async fn entries_have_room(&self) -> bool {
         let (link, since) = (self.link, Instant::now());
         let mut then = access_entry::write_arrived(link, false);
@@ -471,8 +471,8 @@ impl<'a> Connection<'a> {
         Next::Reject(Box::new(Exchange::rejected(self.link, bytes, response, started)))
     }
 
-    /// Ends a connection over which nothing more comes: at once, or with an error if a request was
-    /// begun and took too long.
+    /// Ends a connection over which nothing more arrives: at once, or with an error if a request
+    /// was begun and took too long.
     fn input_ended(&mut self, started: Instant) -> Option<Next<'a>> {
         let bytes = std::mem::take(&mut self.buffer);
         if self.link.peer.is_for_health && self.link.peer.is_expired() {
@@ -486,7 +486,7 @@ impl<'a> Connection<'a> {
 /// The maximum number of attempts to answer a request while a file keeps changing.
 const MAX_ATTEMPTS: u32 = 4;
 
-/// The number of fields for which there is room at first: clearing more takes as long as parsing.
+/// The number of fields with initial room: clearing room for more takes as long as parsing.
 const USUAL_FIELDS: usize = 16;
 
 /// The maximum number of fields in a request's head.

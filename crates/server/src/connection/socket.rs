@@ -11,7 +11,7 @@ use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
 /// The interest for reading through TLS, which includes errors: if a kernel receives a malformed
-/// record, it reports `EPOLLERR` alone, with nothing to read and no end. The interest for writing
+/// record, it reports `EPOLLERR` alone, with neither data nor an end. The interest for writing
 /// excludes errors, because it would consume those that reading would then never see.
 pub(crate) const READABLE: Interest = Interest::READABLE.add(Interest::ERROR);
 
@@ -23,7 +23,7 @@ pub(crate) enum Socket {
 }
 
 impl Socket {
-    /// Waits until an attempt is worthwhile: [`READABLE`], or `WRITABLE` of the runtime.
+    /// Waits until an attempt to read ([`READABLE`]) or write (`WRITABLE`) is worthwhile.
     pub(crate) async fn ready(&self, interest: Interest) -> io::Result<()> {
         match self {
             Self::Tcp(socket) => socket.ready(interest).await,
@@ -33,7 +33,7 @@ impl Socket {
     }
 
     /// Returns whether an attempt to read is worthwhile, and wakes the only task that reads when it
-    /// becomes so. An idle connection has nothing in memory for that but a waker.
+    /// becomes so. An idle connection stores only a waker for that.
     pub(crate) fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Tcp(socket) => socket.poll_read_ready(context),
@@ -45,7 +45,7 @@ impl Socket {
     /// kernel to report it again.
     pub(crate) fn clear_ready(&self, interest: Interest) {
         let not_ready = || io::Result::<()>::Err(io::ErrorKind::WouldBlock.into());
-        // Each has its own call: of several in one call the runtime clears none.
+        // Each has its own call: given several in one call, the runtime clears none.
         for part in [Interest::READABLE, Interest::WRITABLE, Interest::ERROR] {
             if part.remove(interest).is_some() {
                 continue;

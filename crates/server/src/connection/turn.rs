@@ -18,8 +18,8 @@ use underpass_observe::access_log::LogFormat;
 /// A transfer to a client.
 pub(crate) type SendTransfer<'a> = Transfer<'a, Arc<OwnedFd>, &'a Socket>;
 
-/// Returns the transfer of a chain to a client, ready for its first turn. Files of up to
-/// `max_copied` bytes are copied behind the bytes before them.
+/// Returns the transfer of a chain to a client, ready for its first turn. A file of up to
+/// `max_copied` bytes is copied together with the bytes before it.
 pub(crate) fn transfer<'a>(
     Link { worker, peer }: Link<'a>,
     chain: Chain<Arc<OwnedFd>>,
@@ -50,8 +50,8 @@ pub(crate) fn transfer<'a>(
 }
 
 /// Returns the number of bytes that a connection may move before others have their turn: few while
-/// clients that want little compete, many otherwise. Large transfers among themselves lose nothing
-/// by long turns, of which all have the same number.
+/// short responses compete, many otherwise. Large transfers lose nothing among themselves by long
+/// turns, since all get the same number.
 pub(crate) fn turn(worker: &Worker, now: Instant) -> usize {
     if worker.turns.is_contended(now) { SHORT_TURN } else { LONG_TURN }
 }
@@ -64,14 +64,14 @@ pub(crate) fn has_to_wait(worker: &Worker, transfer: &SendTransfer<'_>, now: Ins
     !is_short && !worker.turns.is_free(now)
 }
 
-/// Waits in line, behind the short requests of others: the client has sent much, or many requests at
-/// once. It is boxed because it is rare.
+/// Waits in line, behind the short requests of others, because the client has sent a large request
+/// or many at once. Boxed because it is rare.
 pub(crate) fn wait_in_line<'a>(
     Link { worker, peer }: Link<'a>,
     started: Instant,
 ) -> Pin<Box<dyn Future<Output = TurnPermit<'a>> + 'a>> {
     Box::pin(async move {
-        // It is not the client who is waited for.
+        // The wait is not for the client.
         let before = peer.activity();
         peer.set_activity(Activity::Waiting, Instant::now());
         let turn = worker.turns.begin().await;
@@ -81,13 +81,13 @@ pub(crate) fn wait_in_line<'a>(
 }
 
 /// Returns whether a client that has sent this many bytes at once waits in line with the next ones:
-/// the requests of browsers are shorter, and parsing so many takes longer than answering them.
+/// browsers' requests are shorter, and parsing so many takes longer than answering them.
 pub(crate) fn is_costly(read: usize) -> bool {
     read >= COSTLY_READ
 }
 
-/// Notes a response that ended in its first turn, if it was a short one: clients that want little
-/// are there.
+/// Records that a response ended in its first turn, if it was short, so that large transfers take
+/// short turns meanwhile.
 pub(crate) fn record_short_response(worker: &Worker, bytes: u64, now: Instant) {
     if bytes <= SHORT_TURN as u64 {
         worker.turns.record_short(now);
@@ -129,14 +129,14 @@ pub(crate) fn logs_cost(settings: &Settings) -> bool {
 /// A turn of a transfer that competes with none but large ones: one step of sendfile.
 const LONG_TURN: usize = 2 << 20;
 
-/// A turn of a transfer between short responses: some 30 µs on loopback. A response of at most as
-/// many bytes is a short one.
+/// A turn of a transfer between short responses: some 30 µs on loopback. A response is short if it
+/// has at most this many bytes.
 pub(crate) const SHORT_TURN: usize = 128 << 10;
 
 /// The minimum number of bytes of a costly read.
 const COSTLY_READ: usize = 4 << 10;
 
-/// The number of requests for hot files, sent ahead, that are answered before others have their
-/// turn. They have it at once after any other request, and after each one of a client that has sent
-/// much.
+/// The number of pipelined requests for hot files that are answered before other connections have
+/// their turn. They have it at once after any other request, and after each one of a client that
+/// has sent much.
 pub(crate) const MAX_IN_TURN: u8 = 8;

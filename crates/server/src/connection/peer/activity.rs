@@ -21,7 +21,7 @@ pub(crate) enum Activity {
     Sending,
 }
 
-/// The reason for which this server closes a connection before its end.
+/// The reason why this server closes a connection early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CloseReason {
     /// It made no progress.

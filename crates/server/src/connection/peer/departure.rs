@@ -26,8 +26,8 @@ impl Peer {
         .await
     }
 
-    /// Returns once the client announces that nothing more will come from it; it never returns if
-    /// another request has come already, because the end cannot be seen then.
+    /// Returns once the client has shut down its side of the connection; never returns if another
+    /// request has arrived, behind which that cannot be seen.
     async fn disconnected(&self) {
         while self.readable().await.is_ok() {
             if let Some(session) = self.session() {
@@ -47,25 +47,25 @@ impl Peer {
         }
     }
 
-    /// Waits for a response, unless the client leaves before it is known, so that a file system that
-    /// does not answer does not hold the connection.
+    /// Waits for `work`, unless the client leaves first, so that an unresponsive file system does
+    /// not hold the connection.
     ///
-    /// A client that has only ended its side of the connection cannot be distinguished from one
+    /// A client that has only shut down its side of the connection cannot be distinguished from one
     /// that has left. It gets the result if that is known within [`LEFT_INTERVAL`].
     pub(crate) async fn until_left<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
         loop {
             match timeout(LEFT_INTERVAL, work.as_mut()).await {
                 Ok(outcome) => return Some(outcome),
-                // What receives a body sees the end itself.
+                // An upload that is being received notices the end itself.
                 Err(_) if self.activity() == Activity::Waiting && self.has_left() => return None,
                 Err(_) => {}
             }
         }
     }
 
-    /// Returns whether the client has ended its side of the connection, or all of it, even if
-    /// another request has come before that.
+    /// Returns whether the client has shut down its side of the connection, or all of it, even
+    /// after sending another request.
     fn has_left(&self) -> bool {
         self.polls(PollFlags::RDHUP, PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)
     }

@@ -10,12 +10,12 @@ use super::Peer;
 use super::activity::{Activity, CloseReason};
 
 impl Peer {
-    /// Closes it if it made no progress for as long as `timeout`.
+    /// Closes the connection if it has made no progress for `timeout`.
     ///
-    /// A request has to be complete by then; a response only has to make progress. A slow client
-    /// makes room in a large buffer rarely but reads from it steadily, so acknowledgements count,
-    /// too. Time spent waiting for this server is not counted in a handshake: a busy server would
-    /// drop clients that it has half served.
+    /// A request must be complete by then; a response must only make progress. A slow client rarely
+    /// makes room in a large buffer but reads from it steadily, so acknowledgements count, too.
+    /// Time that a handshake waits for this server does not count: a busy server would drop clients
+    /// that it has half served.
     pub(crate) fn expire(&self, mut timeout: Duration, now: Instant) {
         if now.duration_since(self.since.get()) < timeout.min(CHECK_INTERVAL) {
             return;
@@ -32,12 +32,12 @@ impl Peer {
             Activity::Handshaking => timeout = timeout.min(MAX_HANDSHAKE_TIME),
             Activity::Reading => timeout = timeout.min(MAX_REQUEST_TIME),
             Activity::Idle if !self.has_requested.get() => timeout = timeout.min(MAX_REQUEST_TIME),
-            // The kernel has the rest of a response, and its client is reading it.
+            // The kernel has the rest of a response, which the client is reading.
             Activity::Idle if now.duration_since(self.since.get()) >= timeout => {
                 let written = self.written.get();
                 let seen = written.wrapping_add(self.acknowledged());
                 let before = self.slow().seen.replace(seen);
-                // One that was still reading when it was last looked at may have just ended.
+                // A client that was still reading at the last check may have just finished.
                 if before != seen && (before > written || self.is_sending_on()) {
                     self.since.set(now);
                     return;
@@ -54,9 +54,8 @@ impl Peer {
         }
     }
 
-    /// Ends a connection that expects no response: its last one was the last, or its first request
-    /// does not come. If a response is still on its way, the task of the connection waits until it
-    /// has arrived.
+    /// Ends a connection that awaits no response: it has had its last one, or sends no first
+    /// request. If a response is still in flight, the connection's task waits until it has arrived.
     pub(crate) fn drain(&self, now: Instant) {
         match self.activity.get() {
             Activity::Handshaking | Activity::Idle if !self.has_requested.get() => {
@@ -64,7 +63,7 @@ impl Peer {
             }
             Activity::Idle if self.has_input() => {}
             Activity::Idle if self.is_sending_on() => {
-                // After an end of the other side TLS would not send it.
+                // First the alert: after the end of its input, a TLS session sends none.
                 self.send_close_notify();
                 // This wakes the task.
                 let _ = shutdown(&self.socket, Shutdown::Read);
@@ -74,18 +73,19 @@ impl Peer {
         }
     }
 
-    /// Returns whether it waits for another request, of which nothing has come.
+    /// Returns whether a connection that has been used waits for a request of which nothing has
+    /// arrived.
     pub(crate) fn is_done(&self) -> bool {
         self.activity.get() == Activity::Idle && self.has_requested.get() && !self.has_input()
     }
 
-    /// Returns whether something has come that was not taken.
+    /// Returns whether unread bytes have arrived.
     pub(super) fn has_input(&self) -> bool {
         let seen = recv(&self.socket, &mut [0], RecvFlags::PEEK | RecvFlags::DONTWAIT);
         matches!(seen, Ok((1.., _)))
     }
 
-    /// Ends the connection during any activity: with a reset if a response is not whole.
+    /// Ends the connection in any activity: with a reset if a response is incomplete.
     pub(crate) fn terminate(&self) {
         let how = match self.activity.get() {
             Activity::Sending => {
@@ -95,15 +95,15 @@ impl Peer {
                 if let Some(writer) = self.slow().writer.take() {
                     writer.wake();
                 }
-                // If the other direction ended here, a client that reads at this moment would see
-                // an end before the reset, and take a part for the whole.
+                // If the write side were shut down, a client that reads at this moment would see an
+                // end before the reset, and accept a truncated response.
                 Shutdown::Read
             }
             // A half-read request may still be answered.
             Activity::Reading | Activity::Discarding => Shutdown::Read,
             Activity::Idle => {
                 self.send_close_notify();
-                // The response is that there are too many connections.
+                // The client is told that there are too many connections.
                 let is_answered = self.is_for_health && self.session().is_none();
                 if is_answered { Shutdown::Read } else { Shutdown::Both }
             }
@@ -116,8 +116,8 @@ impl Peer {
         let _ = shutdown(&self.socket, how);
     }
 
-    /// Sends the closing alert of TLS (RFC 8446 6.1), if TLS is used. It must not be called in the
-    /// middle of a response: its client would take a part for the whole.
+    /// Sends the closing alert of TLS (RFC 8446 6.1), if TLS is used. Must not be called in the
+    /// middle of a response, which the client would accept as complete.
     pub(crate) fn send_close_notify(&self) {
         if let Some(session) = self.session() {
             session.close(self.socket.as_fd());
@@ -128,11 +128,11 @@ impl Peer {
 /// The maximum time that a handshake waits for its client.
 const MAX_HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 
-/// The maximum time for a request to come, without its body, and for the first request of a
-/// connection to begin.
+/// The maximum time for a request head to arrive, and for the first request of a connection to
+/// begin.
 const MAX_REQUEST_TIME: Duration = Duration::from_secs(10);
 
-/// The maximum time for the first request of a connection to begin once the server is to end.
+/// The maximum time for the first request of a connection to begin while the server shuts down.
 const MAX_DRAINING_TIME: Duration = Duration::from_secs(2);
 
 /// The maximum duration of each activity of a connection of the reserve.

@@ -39,14 +39,14 @@ use underpass_transport::tls::Session;
 #[derive(Debug)]
 pub(crate) struct Peer {
     pub(crate) socket: Socket,
-    /// The address that opened the connection, or for which a proxy did; `None` over a Unix socket.
+    /// The address that opened the connection, directly or via a proxy; `None` over a Unix socket.
     origin: Cell<Option<SocketAddr>>,
-    /// The address of the client of the present request, and whether it used https, if a proxy has
-    /// named them.
+    /// The client address of the current request, and whether it used https, if a proxy has named
+    /// them.
     forwarded: OnceCell<Box<Cell<Forwarded>>>,
     /// The kind of the listener that accepted it.
     pub(crate) listener: ListenerKind,
-    /// Whether it is one of the reserve: only the health check is answered.
+    /// Whether it is one of the reserve, which only answers health checks.
     pub(crate) is_for_health: bool,
     /// The TLS session over the socket, after the handshake.
     session: OnceCell<Arc<Session>>,
@@ -57,7 +57,7 @@ pub(crate) struct Peer {
     slow: OnceCell<Box<SlowWrite>>,
     /// The bytes written to the socket so far.
     pub(crate) written: Cell<u64>,
-    /// The reason for which this server has closed it, if it has.
+    /// The reason why this server has closed it; `None` if it has not.
     closed: Cell<Option<CloseReason>>,
     /// Whether the response that it was sending is given up.
     pub(crate) is_given_up: Cell<bool>,
@@ -76,11 +76,11 @@ pub(crate) struct Peer {
     pub(crate) requests: BudgetShare,
     /// Whether it has sent a whole request.
     has_requested: Cell<bool>,
-    /// Whether it has read so much of a response that the socket took more after it had refused to.
+    /// Whether the client has read so much of a response that a full socket took more.
     has_read: Cell<bool>,
-    /// Whether no attempt was made to read from it.
+    /// Whether nothing has tried to read from it yet.
     is_new: Cell<bool>,
-    /// Whether it came to an address that only this machine can reach, once that was asked.
+    /// Whether it was accepted on a loopback address; unset until that is asked.
     is_to_loopback: OnceCell<bool>,
 }
 
@@ -126,12 +126,12 @@ impl Peer {
         }
     }
 
-    /// Returns the address of the client of the present request; `None` over a Unix socket.
+    /// Returns the address of the client of the current request; `None` over a Unix socket.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
         self.forwarded().client.or(self.origin.get())
     }
 
-    /// Returns the network of the client of the present request: limits for each client count by it.
+    /// Returns the network of the current request's client, which limits count as one client.
     pub(crate) fn client_net(&self) -> ClientNet {
         ClientNet::of(self.address())
     }
@@ -140,17 +140,17 @@ impl Peer {
         self.forwarded.get().map_or_else(Forwarded::default, |forwarded| forwarded.get())
     }
 
-    /// Returns the address that opened the connection, or for which a proxy did.
+    /// Returns the address that opened the connection, directly or via a proxy.
     pub(crate) fn origin(&self) -> Option<SocketAddr> {
         self.origin.get()
     }
 
-    /// Sets the address for which a proxy has opened the connection.
+    /// Sets the address on whose behalf a proxy has opened the connection.
     pub(crate) fn set_origin(&self, address: SocketAddr) {
         self.origin.set(Some(address));
     }
 
-    /// Reads from a request of a trusted proxy who its client is.
+    /// Reads the client of a request from the fields of a trusted proxy.
     ///
     /// # Errors
     ///
@@ -207,7 +207,7 @@ impl Peer {
         }
     }
 
-    /// Returns the local port of the connection.
+    /// Returns the local port; 0 over a Unix socket.
     pub(crate) fn local_port(&self) -> u16 {
         self.local_address().map_or(0, |at| at.port())
     }
@@ -222,17 +222,17 @@ impl Peer {
         self.since.set(now);
     }
 
-    /// Notes that a step of the handshake waits for its turn.
+    /// Records that a step of the handshake waits for its turn.
     pub(crate) fn begin_handshake_step(&self) {
         self.activity.set(Activity::HandshakeStep);
     }
 
-    /// Notes that a step of the handshake is done, which took this long with its wait.
+    /// Records that a step of the handshake is done, which took this long, including its wait.
     pub(crate) fn end_handshake_step(&self, took: Duration) {
         self.set_activity(Activity::Handshaking, self.since.get() + took);
     }
 
-    /// Notes that the first bytes of a request have come. The first request of a connection is
+    /// Records that the first bytes of a request have arrived. The first request of a connection is
     /// timed from the moment at which it could have been sent.
     pub(crate) fn begin_request(&self, now: Instant) {
         self.set_activity(
@@ -241,7 +241,7 @@ impl Peer {
         );
     }
 
-    /// Notes that a request has been read to its end.
+    /// Records that a request has been read to its end.
     pub(crate) fn note_request(&self) {
         self.has_requested.set(true);
     }
@@ -273,12 +273,11 @@ impl Peer {
         self.slow.get_or_init(Box::default)
     }
 
-    /// Returns its activity.
     pub(crate) fn activity(&self) -> Activity {
         self.activity.get()
     }
 
-    /// Returns whether it came to an address that only this machine can reach.
+    /// Returns whether it was accepted on a loopback address, which only this machine can reach.
     pub(crate) fn is_to_loopback(&self) -> bool {
         *self.is_to_loopback.get_or_init(|| {
             self.local_address().is_some_and(|at| at.ip().to_canonical().is_loopback())
@@ -290,8 +289,8 @@ impl Peer {
         self.address().is_none_or(|from| from.ip().to_canonical().is_loopback())
     }
 
-    /// Returns whether the program at the other end, on this machine, is run by root or by the user
-    /// of this server. It asks the kernel, which waits for nothing.
+    /// Returns whether the program at the other end, on this machine, runs as root or as the user
+    /// of this server. The kernel answers without a wait.
     pub(crate) fn is_of_operator(&self) -> bool {
         let owner = socket::owner_of_peer(&self.socket);
         owner.is_some_and(|owner| owner == 0 || owner == geteuid().as_raw())
@@ -315,7 +314,7 @@ impl Peer {
     /// Returns the bytes written to the socket that the peer's kernel has acknowledged.
     pub(crate) fn acknowledged(&self) -> u64 {
         let in_flight = socket::unacknowledged(&self.socket).unwrap_or(0);
-        // Records are a little longer than their content: the true number may be higher.
+        // TLS records are a little longer than their content: the true number may be higher.
         let held = self.session().map_or(0, |session| session.held() as u64);
         self.written.get().saturating_sub(in_flight + held)
     }
@@ -337,8 +336,8 @@ impl Peer {
         self.polls(PollFlags::empty(), PollFlags::ERR)
     }
 
-    /// Returns whether the socket is in one of the states `seen`, when those `events` and errors
-    /// are reported.
+    /// Returns whether polling the socket for these `events` and for errors reports any of the
+    /// states `seen`.
     fn polls(&self, events: PollFlags, seen: PollFlags) -> bool {
         let mut state = [PollFd::new(&self.socket, events)];
         poll(&mut state, Some(&Timespec::default())).is_ok() && state[0].revents().intersects(seen)
@@ -357,8 +356,8 @@ impl Peer {
     }
 
     /// Waits until there is something to [`read`](Self::read), or the end. The first call returns
-    /// at once: on a busy server a request has often come by the time its connection is accepted,
-    /// and must not wait until the runtime has looked at all others once more.
+    /// at once: on a busy server a request has often arrived by the time its connection is
+    /// accepted, and must not wait until the runtime has polled all others again.
     pub(crate) fn readable(&self) -> impl Future<Output = io::Result<()>> + '_ {
         let mut ready = None;
         poll_fn(move |context| {
@@ -369,7 +368,7 @@ impl Peer {
             if ready.is_none() && session.has_input() {
                 return Poll::Ready(Ok(()));
             }
-            // It is boxed: connections without TLS have no memory for it.
+            // Boxed, so that connections without TLS need no memory for it.
             ready
                 .get_or_insert_with(|| Box::pin(self.socket.ready(READABLE)))
                 .as_mut()
@@ -379,7 +378,7 @@ impl Peer {
 
     /// Reads bytes that have arrived; `None` if there are none yet, 0 at the end.
     ///
-    /// There is an end once this server has closed the connection, whatever the client has sent: a
+    /// Reports the end once this server has closed the connection, whatever the client has sent: a
     /// change must not be made if its response can no longer be sent.
     pub(crate) fn read(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         if self.closed.get().is_some() {
@@ -409,7 +408,7 @@ impl Peer {
         }
     }
 
-    /// Does the same through TLS.
+    /// Reads as [`read`](Self::read) does, through TLS.
     fn read_tls(&self, session: &Session, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         match session.receive(self.socket.as_fd(), buffer) {
             // A short read may be one record of several.
@@ -429,7 +428,7 @@ impl Peer {
         }
     }
 
-    /// Notes that the client reads its responses: from now on the socket takes as much as its
+    /// Records that the client reads its responses: from now on the socket takes as much as its
     /// buffer holds, which needs fewer turns.
     pub(crate) fn note_read(&self) {
         if !self.has_read.replace(true) {
@@ -453,7 +452,7 @@ impl Peer {
     }
 }
 
-/// Appends an address. It is done for every request, and formatting takes several times as long.
+/// Appends an address several times faster than formatting does; this runs for every request.
 fn push_ipv4(out: &mut String, address: Ipv4Addr) {
     for (place, octet) in address.octets().into_iter().enumerate() {
         if place > 0 {
@@ -473,7 +472,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     #[test]
-    fn addresses_are_written_as_everywhere() {
+    fn addresses_are_written_as_display_writes_them() {
         for octet in 0..=255 {
             let address = Ipv4Addr::new(octet, 0, 255 - octet, 10);
             let mut name = String::new();

@@ -46,7 +46,7 @@ impl SlowResponse<'_> {
                     Ok(None) => break,
                     Err(error) => return self.fail(SendFailure::Archive(error)),
                 };
-                // What follows this chain needs it: it is made while the chain is sent.
+                // The next chain needs the checksum, which is computed while this chain is sent.
                 let making =
                     part.take_request().map(|one| begin(&self.link.worker.shared, client, one));
                 let is_last = part.remaining() == 0;
@@ -73,11 +73,11 @@ impl SlowResponse<'_> {
         }
     }
 
-    /// Waits until the client has few enough files left to read; fails and returns false if one of
-    /// those that it has read was changed before it had.
+    /// Waits until the client has few enough files left to read; fails and returns false if a file
+    /// was changed before the client had read it.
     async fn bound_unread(&mut self) -> bool {
         while let Some(unread) = self.unread.as_mut().filter(|unread| unread.is_full()) {
-            // In this order: bytes that are acknowledged later are not counted.
+            // This order matters: bytes that are acknowledged later must not count.
             let acknowledged = self.link.peer.acknowledged();
             let waiting =
                 self.link.worker.capabilities.unread_by_tcp_peer(self.link.peer.socket.as_fd());

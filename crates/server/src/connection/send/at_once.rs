@@ -1,4 +1,4 @@
-//! Sends a small body behind its head without a transfer, if nothing has to wait.
+//! Sends a small body together with its head, without a transfer, if nothing has to wait.
 
 use std::os::fd::AsFd;
 
@@ -12,8 +12,8 @@ use crate::routing::cached::CachedBody;
 use crate::routing::response::{FileBody, max_copied};
 use crate::server::worker::Worker;
 
-/// Sends a file behind its head, and removes from both what was sent. `None` if the usual way has
-/// to be tried.
+/// Sends a file after its head, and removes from both what was sent. `None` if a transfer is
+/// needed.
 pub(super) fn send_file(
     link: Link<'_>,
     integrity: Integrity,
@@ -28,7 +28,7 @@ pub(super) fn send_file(
     Ok(Some(report))
 }
 
-/// Sends a body from the cache behind its head, as [`send_file`] does. Bytes in the cache never
+/// Sends a body from the cache after its head, as [`send_file`] does. Bytes in the cache never
 /// change, so no version is compared.
 pub(super) fn send_cached(
     link: Link<'_>,
@@ -44,9 +44,9 @@ pub(super) fn send_cached(
     Ok(Some(report))
 }
 
-/// Sends a part of a file, all of which is in memory, behind the head, from which it removes what
-/// was sent; returns how many bytes of the part were sent, too. If `is_copied`, both are sent from
-/// one buffer.
+/// Sends the head and a part of a file that is all in memory. Removes what was sent from the head,
+/// and returns the number of bytes sent of the part, too. If `is_copied`, both are sent from one
+/// buffer.
 fn send_part(
     Link { worker, peer }: Link<'_>,
     head: &mut Vec<u8>,
@@ -54,7 +54,7 @@ fn send_part(
     integrity: Integrity,
     is_copied: bool,
 ) -> Result<Option<(Report, u64)>, Error> {
-    // No cost has to be measured, and nothing encrypted.
+    // This neither encrypts nor measures the cost.
     if peer.session().is_some() || logs_cost(&worker.shared.settings) {
         return Ok(None);
     }
@@ -73,8 +73,8 @@ fn send_part(
     Ok(Some((report, sent.saturating_sub(head_len) as u64)))
 }
 
-/// Returns whether files may be sent by sendfile(2) without a transfer, which would keep higher
-/// levels of integrity and try other mechanisms.
+/// Returns whether files may be sent by sendfile(2) without a transfer, which is needed for higher
+/// levels of integrity and for other mechanisms.
 fn may_use_sendfile(worker: &Worker, integrity: Integrity) -> bool {
     let settings = &worker.shared.settings;
     settings.policy == Policy::Auto

@@ -11,8 +11,8 @@ use crate::routing::cached::CachedBody;
 use crate::routing::response::max_copied;
 
 impl SlowResponse<'_> {
-    /// Sends a body from the cache after the head. One that ends with the connection is reset until
-    /// all of it is sent, even by a `SIGKILL`.
+    /// Sends a body from the cache after the head. If the end of the connection delimits it, any
+    /// early end is a reset, even after a `SIGKILL`.
     pub(super) async fn send_cached_body(&mut self, head: Vec<u8>, body: &CachedBody) {
         if !body.ends_with_connection() {
             return self.send_as_it_arrives(head, body).await;
@@ -30,7 +30,7 @@ impl SlowResponse<'_> {
         for (header, range) in &body.parts {
             before.extend_from_slice(header);
             let max_copied = max_copied(self.link.peer);
-            // Of a large file no piece is copied, however little of it has come.
+            // No piece of a large file is copied, however little of it has arrived.
             let is_small = range.end - range.start <= max_copied as u64;
             let is_copied = is_small || self.link.peer.encrypts_here();
             self.max_copied = if is_copied { max_copied } else { 0 };
@@ -39,8 +39,8 @@ impl SlowResponse<'_> {
                 let Some(mut end) = self.wait_for_bytes(body, at, range.end).await else { return };
                 if at > range.start && end < range.end && end - at < MIN_SEND && !body.is_relayed()
                 {
-                    // A fill brings 128 KiB at a time, and a crowd that waits for it would be woken
-                    // for each of them.
+                    // A fill brings 128 KiB at a time, and would wake a crowd that waits for it
+                    // each time.
                     sleep(GATHER_TIME).await;
                     let Some(more) = self.wait_for_bytes(body, at, range.end).await else { return };
                     end = more;
@@ -80,7 +80,7 @@ impl SlowResponse<'_> {
         }
     }
 
-    /// Waits for a byte of the body; returns up to where all have come, `None` if it will not come.
+    /// Waits for the byte at `at`; returns the end of what has arrived, `None` if it has failed.
     async fn wait_for_bytes(&mut self, body: &CachedBody, at: u64, end: u64) -> Option<u64> {
         let began = Instant::now();
         let arrived = self.while_connected(body.wait_for(at, end)).await?;
@@ -95,8 +95,8 @@ impl SlowResponse<'_> {
     }
 }
 
-/// The number of bytes for which a response does not wait any longer.
+/// The number of available bytes with which a response does not wait for more.
 const MIN_SEND: u64 = 512 << 10;
 
-/// The longest wait of a response for more bytes, after its first ones.
+/// The maximum time that a response waits for more bytes, after its first ones.
 const GATHER_TIME: Duration = Duration::from_millis(2);

@@ -19,10 +19,10 @@ impl ChainChecks {
 
     /// Returns the checks for a file.
     ///
-    /// A client that counts bytes takes the last one for the end, whatever comes after it. So for
-    /// large files, and for those that a program may be writing to, it is held back until
-    /// everything else has arrived and the file is known to be unchanged. That takes a round trip,
-    /// for which a response of a few packets should not wait: there the check is made when the last
+    /// A client that counts bytes treats the response as complete with the last one, whatever
+    /// follows. So the last byte of a large file, or of one that a program may be writing to, is
+    /// held back until everything else has arrived and the file is known to be unchanged. That
+    /// takes a round trip, too long for a response of a few packets, which is checked when its last
     /// byte is handed over. Small files are copied and checked before their first byte is sent. A
     /// lease waits for the client anyway.
     pub(super) fn of(file: &FileBody, integrity: Integrity) -> Self {
@@ -37,5 +37,5 @@ impl ChainChecks {
     }
 }
 
-/// The size from which the last byte of a file waits until the peer has all others.
+/// The minimum size of a file whose last byte waits until the peer has all others.
 const HELD_BACK: u64 = 2 << 20;

@@ -7,8 +7,8 @@ use crate::connection::outcome::SendFailure;
 use crate::listing::make::ListingPieces;
 
 impl SlowResponse<'_> {
-    /// Sends a listing that is made piece by piece. Without chunks it ends with the connection: one
-    /// that ends early, even by a `SIGKILL`, is reset until all is sent.
+    /// Sends a listing piece by piece. Without chunks the end of the connection delimits it, so any
+    /// early end is a reset, even after a `SIGKILL`.
     pub(super) async fn send_listing(&mut self, mut pieces: ListingPieces, is_chunked: bool) {
         if !is_chunked {
             let _ = socket::arm_reset(&self.link.peer.socket);

@@ -13,7 +13,7 @@ use crate::files::drop_behind::DropBehind;
 use crate::files::prefetch::{MissingRange, Residency};
 
 impl SlowResponse<'_> {
-    /// Has helpers bring in the pages of the next turn, if they are missing.
+    /// Makes helpers fetch the missing pages of the next turn.
     pub(super) async fn prefetch(&mut self, residency: &mut Residency, place: u64, turn: u64) {
         while let Some(missing) = residency.next_missing(place, turn) {
             let started = Instant::now();
@@ -41,19 +41,19 @@ impl SlowResponse<'_> {
         }
     }
 
-    /// Makes a helper thread refresh the versions of files on remote file systems: the turn itself
-    /// compares the kernel's copy in memory.
+    /// Makes a helper thread refresh the versions of remote files: the turn itself compares the
+    /// kernel's copy in memory.
     pub(super) async fn refresh_version(&mut self, residency: &Residency) {
         let files = residency.remote();
         if self.integrity != Integrity::Fast && !files.is_empty() {
             let client = self.link.peer.client_net();
-            // The turn meets an error itself.
+            // An error is reported by the turn itself.
             let ask = move || files.iter().all(|file| Version::of(file).is_ok());
             self.while_wanted(self.link.worker.helpers.run(client, ask)).await;
         }
     }
 
-    /// Has a helper find the parts of everything that is to be sent whose pages are to be given back.
+    /// Makes a helper find the uncached parts of the chain, whose pages are to be given back.
     pub(super) async fn find_missing(&mut self, residency: &Residency) {
         let (residency, wanted) = (residency.clone(), Arc::downgrade(&self.wanted));
         let find = move || residency.absent(|| wanted.strong_count() > 0);
@@ -91,5 +91,5 @@ impl SlowResponse<'_> {
     }
 }
 
-/// The maximum size of a receive buffer in usual system settings.
+/// The maximum size of a receive buffer with usual system settings.
 const UNREAD: u64 = 8 << 20;

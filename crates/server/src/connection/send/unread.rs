@@ -1,7 +1,7 @@
 //! Files that were sent by earlier chains of a response, which the client may not have read yet.
 //!
-//! Pages go by reference, so a write to such a file changes what the client reads. The last chain
-//! compares its own files before it sends its end; these have to be compared then as well.
+//! Pages are sent by reference, so a write to such a file changes what the client reads. The last
+//! chain compares its own files before it sends its end; these must be compared then as well.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -21,7 +21,7 @@ pub(super) struct Unread {
 /// A file that a client may still have to read.
 #[derive(Debug)]
 pub(super) struct UnreadFile {
-    /// The number of bytes of the connection after which the client has read it.
+    /// The position in the connection at which it ends.
     end: u64,
     file: Arc<OwnedFd>,
     version: Version,
@@ -29,7 +29,7 @@ pub(super) struct UnreadFile {
 }
 
 impl UnreadFile {
-    /// Returns whether asking for its version may wait for a server or another program.
+    /// Returns whether asking for its version may wait for a file server or another program.
     pub(super) fn is_remote(&self) -> bool {
         self.is_remote
     }
@@ -47,8 +47,8 @@ impl Unread {
         Self { files: VecDeque::new(), max }
     }
 
-    /// Adds the files of a completed transfer that the client may still have to read. It ended with
-    /// this byte of the connection.
+    /// Adds the files of a completed transfer that the client may still have to read. It ended at
+    /// this position of the connection.
     pub(super) fn add(&mut self, transfer: &SendTransfer<'_>, end: u64) {
         let files = transfer.unconfirmed().map(|(source, version)| {
             let (file, is_remote) = (Arc::clone(source.fd()), source.is_remote());
@@ -57,13 +57,13 @@ impl Unread {
         self.files.extend(files);
     }
 
-    /// Returns whether as many files are open as may be.
+    /// Returns whether the maximum number of files is open.
     pub(super) fn is_full(&self) -> bool {
         self.files.len() >= self.max
     }
 
-    /// Takes out the files that the client has read with this number of bytes. If one of them has
-    /// changed, the client may have read something else.
+    /// Removes and returns the files that the client has read completely with its first `read`
+    /// bytes. If one of them has changed, the client may have read something else.
     pub(super) fn take_read(&mut self, read: u64) -> Vec<UnreadFile> {
         let count = self.files.iter().take_while(|file| file.end <= read).count();
         self.files.drain(..count).collect()
