@@ -22,12 +22,12 @@ pub(crate) struct BodyKind {
 pub(crate) const XML: BodyKind =
     BodyKind { max_len: 64 << 10, weight: 2, too_long: "the XML of a request has at most 64 KiB" };
 
-/// A body that a method has no use for.
+/// A body of a method that takes none.
 const UNUSED: BodyKind = BodyKind { max_len: 4 << 10, weight: 1, too_long: "" };
 
 /// The names of entries.
 pub(crate) const NAMES: BodyKind = BodyKind {
-    // 2,000 names of 255 bytes, each of which is escaped, are less.
+    // 2,000 names of 255 percent-encoded bytes are less.
     max_len: 2 << 20,
     // Each name is a separate vector, and `entry=a` a short line.
     weight: 7,
@@ -38,7 +38,7 @@ pub(crate) const NAMES: BodyKind = BodyKind {
 ///
 /// # Errors
 ///
-/// The refusal, if it is too long, malformed or does not come.
+/// The refusal, if it is too long, malformed or does not arrive.
 pub(crate) async fn read(ctx: &RequestContext<'_>, kind: &BodyKind) -> Result<Vec<u8>, Response> {
     let length = ctx.request.body().map_err(|fault| ctx.error(400, &fault.to_string()))?;
     match length {
@@ -62,12 +62,12 @@ pub(crate) async fn read(ctx: &RequestContext<'_>, kind: &BodyKind) -> Result<Ve
     outcome
 }
 
-/// Refuses a body of a method that takes none (RFC 4918 8.4). An empty one is none, but requests of
-/// uploads read their bodies on their own.
+/// Refuses a body of a method that takes none (RFC 4918 8.4). An empty body is none, but a chunked
+/// one of an upload is refused unread.
 pub(crate) async fn refuse(ctx: &RequestContext<'_>, is_of_upload: bool) -> Option<Response> {
     let is_empty = match ctx.request.body() {
         Ok(BodyLength::None | BodyLength::Length(0)) => true,
-        // Whether there is anything is not known before it is read.
+        // Whether a chunked body is empty is not known before it is read.
         Ok(BodyLength::Chunked) if !is_of_upload && !ctx.request.expects_continue() => {
             match read(ctx, &UNUSED).await {
                 Ok(body) => body.is_empty(),
@@ -86,7 +86,7 @@ fn invite(ctx: &RequestContext<'_>, received: &mut ReceivedUpload) -> Result<(),
         return Ok(());
     }
     received.interim = CONTINUE.len() as u64;
-    // Nothing else is on its way, so that the socket has room.
+    // Nothing else is in flight, so the socket has room.
     let session = ctx.peer.session().map(|session| &**session);
     write_interim(ctx.peer.socket.as_fd(), session, CONTINUE, Duration::ZERO).map_err(drop)
 }
@@ -132,8 +132,8 @@ async fn receive(
     }
 }
 
-/// Reads the data of all chunks that are there; returns how many bytes they took, and whether the
-/// body ends with them.
+/// Appends the data of all buffered chunks to `body`; returns how many bytes they took, and whether
+/// the body ends with them.
 fn read_chunks(
     chunks: &mut Chunked,
     buffer: &[u8],

@@ -140,12 +140,12 @@ impl Change {
         let mut dest = open_dest(site, to, &stat)?;
         check_contents(site, &folder, &name, &stat, &self.path, Some(&to.path))?;
         if dest.is_folder() {
-            // Something hidden may have come into it while the source was checked.
+            // Hidden entries may have appeared in it while the source was checked.
             find_existing(site, to, &mut dest, &stat)?;
         }
         let (mut renaming, mut attempts) = (Renaming::Atomic, 0);
         let given = loop {
-            // While a folder moves, nothing gets a name in it.
+            // While a folder moves, no entry may be created in it.
             let _names = self.hold_names(site, is_folder || renaming == Renaming::Checked)?;
             self.check_again(&folder, &name)?;
             self.check_dest(site, &dest)?;
@@ -217,7 +217,7 @@ impl Change {
     fn copy(&self, site: &Site, to: &Destination, depth: Depth) -> Result<Changed> {
         let opened = site.root.open_reached(&self.path, DiskWait::Allowed);
         let (from, reached) = opened.map_err(ChangeRefusal::of_reading)?;
-        // The path may lead to another link than when the request was checked.
+        // The path may resolve to another one than when the request was checked.
         let source = reached.as_deref().unwrap_or(&self.path);
         if !site.settings.access.can_all(self.user.as_deref(), source, Right::Read) {
             return Err(ChangeRefusal::new(403, "it contains entries that you may not read"));
@@ -239,7 +239,8 @@ impl Change {
         let is_new = if is_file && !dest.is_folder() {
             let name = OsStr::from_bytes(dest.name.to_bytes());
             let new_file = copied(site, &mut copying, &from, &dest.folder, name)?;
-            // Others may need two steps, between which no other request may take the name.
+            // Other file systems may need two steps, between which no other request may take the
+            // name.
             let _names = self.hold_names(site, !is_local(&dest.folder))?;
             self.check_dest(site, &dest)?;
             find_existing(site, to, &mut dest, &stat)?;
@@ -308,7 +309,7 @@ impl Change {
         Ok(())
     }
 
-    /// Holds the names for the change, alone if so requested or the change is conditional, and
+    /// Locks the names for the change, exclusively if `is_alone` or the change is conditional, and
     /// checks the entity tags that the client expects once more.
     fn hold_names<'s>(&self, site: &'s Site, is_alone: bool) -> Result<NamesGuard<'s>> {
         let is_conditional = self.expected.is_some() || !self.tags.is_empty();
@@ -361,7 +362,7 @@ fn move_across(
             let from =
                 tree::open_folder(folder.as_fd(), name).map_err(ChangeRefusal::of_reading)?;
             let excludes = |path: &[u8], is_folder| {
-                // Another request is still filling it. It stays, and so do the folders above it.
+                // Another request is still filling it. It remains, and so do the folders above it.
                 let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
                 let is_under_way = is_folder && is_incomplete(name);
                 if !is_under_way {
@@ -381,8 +382,8 @@ fn move_across(
         }
     };
     let aside = copy.publish(change, site, to, stat)?;
-    // Two file systems do not write in this order by themselves: the removal of the original could
-    // be on the disk before the name of the copy.
+    // Writes to two file systems are not ordered: the removal of the original could be on the disk
+    // before the name of the copy.
     sync_names(site, &dest.folder).map_err(|errno| ChangeRefusal {
         // What it replaced is removed like a stale upload, a day later.
         is_copied: true,
@@ -404,7 +405,7 @@ fn move_across(
     }
 }
 
-/// Removes a file or a link of which there is a copy now, if it is still the same version.
+/// Removes a file or a link that was copied, if it is still the same version.
 fn remove_original(site: &Site, folder: &OwnedFd, name: &CStr, copied: &Stat) -> Result<()> {
     let _names = site.names.hold(true);
     let now = tree::stat_entry(folder, name)?;
@@ -437,7 +438,7 @@ fn copied(
     Ok(new_file)
 }
 
-/// A new entry under a temporary hidden name. It is removed if it is dropped before it has its own.
+/// A new entry under a temporary hidden name. Dropping this removes it unless it was published.
 struct UnnamedCopy<'a> {
     dest: &'a mut DestEntry,
     name: CString,
@@ -453,7 +454,7 @@ impl<'a> UnnamedCopy<'a> {
         Ok(Self { name: hidden_name(&dest.name), dest, is_published: false })
     }
 
-    /// Gives it its name; returns the hidden name of a folder that was replaced.
+    /// Gives the entry its final name; returns the hidden name of a folder that was replaced.
     fn publish(
         mut self,
         change: &Change,
@@ -461,7 +462,7 @@ impl<'a> UnnamedCopy<'a> {
         to: &Destination,
         source: &Stat,
     ) -> Result<Option<CString>> {
-        // It may have come, or have got something in it, while the source was copied.
+        // The destination may have appeared or changed while the source was copied.
         find_existing(site, to, self.dest, source)?;
         let is_folder = tree::kind(source) == FileType::Directory;
         let (mut renaming, mut attempts) = (Renaming::Atomic, 0);

@@ -39,7 +39,8 @@ pub(super) fn open_dest(site: &Site, to: &Destination, source: &Stat) -> Result<
         return Err(hidden());
     }
     let (folder, name) = if is_file_to_folder {
-        // Nothing is made for it: the folder that it replaces is there, or it is refused.
+        // No parent is created: the folder that the file replaces exists, or the request is
+        // refused.
         existing_parent_of(site, &to.path)?
     } else {
         parent_of(site, &to.path)?
@@ -69,7 +70,7 @@ pub(super) fn find_existing(
         return Err(Errno::EXIST.into());
     }
     match tree::kind(existing) {
-        // Others mean the folder to put the file in: mv(1) would put it there.
+        // Others may mean to put the file into the folder, as mv(1) would.
         FileType::Directory if !is_folder && to.overwrite != Overwrite::Allowed => {
             Err(ChangeRefusal::new(409, "a file replaces a folder only with Overwrite: T"))
         }
@@ -117,7 +118,7 @@ pub(super) fn check_contents(
         let as_folder = is_folder || !site.root.hides(&inside);
         !if as_folder { site.root.hides_entry(&there, true) } else { site.root.hides(&there) }
     };
-    // A mount point moves along with a folder above it, but would be emptied with it too.
+    // A mount point moves along with a folder above it, but a removal would empty it.
     let check = TreeCheck { is_kept: &is_kept, crosses_mounts: new_path.is_some() };
     check.run(folder, name, path)
 }
@@ -133,7 +134,7 @@ pub(super) fn hidden_beneath(site: &Site, path: &[u8]) -> impl Fn(&[u8], bool) -
 
 /// Returns the path of an entry as clients see it: a folder that was moved aside has its original
 /// name. `None` for entries that may go with their folder: parts of uploads, whose destination is
-/// gone, files that are gone once they are closed, and everything in folders that are being removed
+/// gone, files that vanish once they are closed, and everything in folders that are being removed
 /// or made.
 fn own_path(path: &[u8]) -> Option<Vec<u8>> {
     let names = path.split(|byte| *byte == b'/').map(|name| match name_of_aside(name) {
@@ -152,7 +153,7 @@ pub(super) fn parent_of(site: &Site, path: &[u8]) -> Result<(OwnedFd, CString)> 
     existing_parent_of(site, path)
 }
 
-/// Returns the same without making the folder.
+/// Does the same without creating the folder.
 fn existing_parent_of(site: &Site, path: &[u8]) -> Result<(OwnedFd, CString)> {
     let parent = site.root.parent_of(path).map_err(ChangeRefusal::at_target)?;
     let (folder, name) = parent.ok_or_else(root_itself)?;

@@ -24,19 +24,19 @@ pub(crate) struct DestEntry {
 }
 
 impl DestEntry {
-    /// Gives the name to the entry that has `name` in the folder `from`; returns the hidden name
-    /// under which a folder that had it is now, for [`remove`](Self::remove).
+    /// Gives the name to the entry that has `name` in the folder `from`; returns the hidden name of
+    /// a folder that had it before, for [`remove`](Self::remove).
     ///
     /// A file replaces a file in one step, and where the file system can, a folder and the copy
-    /// that replaces it change places in one. An entry that clients can name does not: if the
-    /// server were killed then, its name would have what it should replace. So the old folder is
-    /// moved aside first, and back if the new entry cannot follow, or at the next start.
+    /// that replaces it are exchanged. An entry with a visible name is not exchanged: if the server
+    /// were killed then, that name would have what it should replace. So the old folder is moved
+    /// aside first, and back if the new entry cannot follow, or at the next start.
     ///
     /// # Errors
     ///
-    /// The refusals of the errors of renameat2(2): `EEXIST` if another request or program took the
-    /// name first, `EXDEV` for the entry, `EINVAL` for a folder that is moved into itself, or if
-    /// the name cannot be given in this way. If it is the folder in its place that cannot be moved,
+    /// The errors of renameat2(2) as refusals: `EEXIST` if another request or program took the name
+    /// first, `EXDEV` for the entry, `EINVAL` for a folder that is moved into itself, or if the
+    /// file system does not support this renaming. If the folder to be replaced cannot be moved,
     /// the refusal says so.
     pub(crate) fn give(
         &self,
@@ -79,12 +79,12 @@ impl DestEntry {
             // If another entry has taken the name, the old one keeps the hidden name.
             let _ = rename_new(folder, &*aside, folder, own);
         })?;
-        // From now on it is replaced, and does not get its name back.
+        // The old folder counts as replaced now, and does not get its name back.
         Ok(Some(rename_new(folder, &*aside, folder, &*rest).map_or(aside, |()| rest)))
     }
 
-    /// Counts a look at the name, and returns whether another one makes sense after
-    /// [`give`](Self::give) was refused: the name was found free, and has been taken since.
+    /// Counts an attempt, and returns whether another one makes sense after [`give`](Self::give)
+    /// was refused: the name was found free, and has been taken since.
     pub(crate) fn count_look(&self, refusal: &ChangeRefusal, attempts: &mut u32) -> bool {
         *attempts += 1;
         *attempts <= MAX_ATTEMPTS && self.existing.is_none() && refusal.is_by(Errno::EXIST)
@@ -98,7 +98,7 @@ impl DestEntry {
     /// Removes the replaced folder of this hidden name, if there is one; returns whether the name
     /// was free before.
     ///
-    /// Hidden entries that came into it after it was checked are not removed, nor is what the system
+    /// Hidden entries that appeared in it after the check are not removed, nor is what the system
     /// refuses to remove. Their folder keeps a hidden name, and gets its own back once that is free.
     pub(crate) fn remove(
         &self,
@@ -131,9 +131,9 @@ impl DestEntry {
 /// How an entry gets a name that is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Renaming {
-    /// In one step, which NFS and some of FUSE refuse.
+    /// In one step, which NFS and some FUSE file systems refuse.
     Atomic,
-    /// In two: the caller must hold the names alone, so that no other request takes it in between.
+    /// In two: the caller must lock the names exclusively, so that no other request takes it.
     Checked,
 }
 
@@ -158,12 +158,12 @@ pub(crate) fn is_other_spelling(
     name != wanted && listed.as_deref() == Some(name.to_bytes())
 }
 
-/// Gives an entry another spelling of its name. In one step, the system would find the entry at both
-/// and do nothing. If the server is killed in between, the old name comes back at the next start.
+/// Changes the spelling of an entry's name. A single rename would do nothing, as both names find
+/// the same entry. If the server is killed in between, the next start restores the old name.
 ///
 /// # Errors
 ///
-/// As renameat2(2).
+/// The errors of renameat2(2).
 pub(crate) fn respell(folder: &OwnedFd, name: &CStr, wanted: &CStr) -> Result<()> {
     let aside = move_aside(folder, name, name)?;
     rename_new(folder, &*aside, folder, wanted).inspect_err(|_| {
@@ -173,11 +173,11 @@ pub(crate) fn respell(folder: &OwnedFd, name: &CStr, wanted: &CStr) -> Result<()
     Ok(())
 }
 
-/// Removes a folder and all that is in it, except hidden entries that came into it since it was
-/// checked, if it is still the same folder. `on_begun` is called once its name is free, or before
-/// anything is removed from a folder that cannot be renamed.
+/// Removes a folder with its contents, except hidden entries that appeared since it was checked, if
+/// it is still the same folder. `on_begun` is called once its name is free, or before anything is
+/// removed from a folder that cannot be renamed.
 ///
-/// Its name goes first and in one step: no client sees a part of it, and a request that moves it at
+/// It is renamed first, in one step: no client sees a part of it, and a request that moves it at
 /// the same time moves all of it or nothing. If the server is killed before the end, the rest has a
 /// hidden name. If something cannot be removed, the rest gets its name back; if another entry has
 /// taken that name, as soon as it is free.
@@ -191,7 +191,7 @@ pub(crate) fn remove_checked(
     let aside = hidden_name(name);
     match rename_new(parent, name, parent, &*aside) {
         Ok(()) => {}
-        // A folder of a lower layer of overlayfs cannot be renamed, but removed.
+        // A folder of a lower layer of overlayfs cannot be renamed, but can be removed.
         Err(Errno::XDEV | Errno::OPNOTSUPP) => {
             on_begun();
             return removal::remove_visible(parent.as_fd(), name, is_hidden);
@@ -202,7 +202,7 @@ pub(crate) fn remove_checked(
         Ok(Some(now)) if FileId::of(&now) == FileId::of(checked) => {
             on_begun();
             removal::remove_visible(parent.as_fd(), &aside, is_hidden).or_else(|refusal| {
-                // They go once they are closed, and the folder with stale uploads.
+                // They vanish once they are closed, and the folder is removed with stale uploads.
                 let has_gone = refusal.is_by(Errno::NOTEMPTY)
                     && removal::has_only_leftovers(parent.as_fd(), &aside);
                 if has_gone { Ok(()) } else { Err(refusal) }
@@ -228,7 +228,7 @@ pub(crate) fn remove_checked(
 const UNMOVABLE: &str =
     "the file system cannot move the folder at the Destination; delete it first";
 
-/// The maximum number of looks at a name that others take and give up.
+/// The maximum number of attempts at a name that others take and free.
 const MAX_ATTEMPTS: u32 = 1000;
 
 #[cfg(test)]
@@ -248,7 +248,7 @@ mod tests {
     use crate::changes::refusal::FailedEntry;
 
     #[test]
-    fn a_replaced_folder_into_which_uploads_write_is_no_failure() {
+    fn uploads_into_a_replaced_folder_are_no_failure() {
         let parent = tempfile::tempdir().unwrap();
         let open = |name: &str| {
             let flags = OFlags::PATH | OFlags::DIRECTORY;
@@ -286,7 +286,7 @@ mod tests {
         let open = |name: &str| OwnedFd::from(fs::File::open(parent.path().join(name)).unwrap());
         let existing = Some(rustix::fs::fstat(open("to/old")).unwrap());
         let dest = DestEntry { folder: open("to"), name: c"old".into(), existing };
-        // A name comes into the folder of the source if it gets what is replaced.
+        // An exchange would move a name into the folder of the source.
         let watch = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
         let flags = inotify::WatchFlags::MOVED_TO;
         inotify::add_watch(&watch, parent.path().join("from"), flags).unwrap();

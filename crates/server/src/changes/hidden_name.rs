@@ -1,5 +1,5 @@
-//! The hidden names of entries that a change has under way. If the server is killed, most of them
-//! are removed after a while. What was moved aside for a change that was not made, or is a folder with
+//! The hidden names of entries during a change. If the server is killed, most of them are removed
+//! after a while. An entry that was moved aside for a change that was not made, or a folder with
 //! entries that must not be removed, gets its name back instead.
 
 use std::ffi::{CStr, CString, OsStr};
@@ -18,7 +18,7 @@ pub(crate) fn hidden_name(name: &CStr) -> CString {
     with_ids(name, random(name), random(name))
 }
 
-/// Returns a hidden name for an entry that is moved aside; [`restore`] gives it its own one back.
+/// Returns a hidden name for an entry that is moved aside; [`restore`] undoes that.
 fn aside_name(name: &CStr) -> CString {
     with_ids(name, mark(name.to_bytes()), random(name))
 }
@@ -29,7 +29,7 @@ pub(crate) fn is_aside(hidden: &[u8]) -> bool {
 }
 
 /// Moves the entry `current` aside, so that it can get the name `own` back; returns its hidden
-/// name. An attribute keeps a name for which the hidden one has no room.
+/// name. An attribute keeps a name that is too long for the hidden one.
 ///
 /// # Errors
 ///
@@ -39,7 +39,7 @@ pub(super) fn move_aside(folder: &OwnedFd, current: &CStr, own: &CStr) -> Result
     if name_of_aside(aside.to_bytes()) != Some(own.to_bytes())
         && let Ok(moved) = open(folder, current)
     {
-        // Links, and all entries where there are no attributes, lose the rest of the name.
+        // On links, and without support for attributes, the rest of the name is lost.
         let _ = fsetxattr(&moved, ATTRIBUTE, own.to_bytes(), XattrFlags::empty());
     }
     rename_new(folder, current, folder, &*aside)?;
@@ -67,15 +67,15 @@ fn open(parent: impl AsFd, entry: &CStr) -> Result<OwnedFd, Errno> {
     openat(parent, entry, flags, Mode::empty())
 }
 
-/// Returns the name that the attribute of an entry has.
+/// Returns the name in the attribute of an entry.
 fn noted_name<'b>(folder: impl AsFd, hidden: &[u8], buffer: &'b mut [u8]) -> Option<&'b [u8]> {
     let moved = open(folder, &CString::new(hidden).ok()?).ok()?;
     let len = fgetxattr(&moved, ATTRIBUTE, &mut *buffer).ok()?;
     Some(&buffer[..len])
 }
 
-/// Returns the name, perhaps cut, that an entry had before it was moved aside; `None` if the hidden
-/// name is that of another entry.
+/// Returns the possibly truncated name that an entry had before it was moved aside; `None` if the
+/// hidden name is that of another entry.
 pub(super) fn name_of_aside(hidden: &[u8]) -> Option<&[u8]> {
     let id = id_of(hidden)?;
     id.starts_with(format!("{ASIDE:08x}").as_bytes()).then(|| &hidden[1..hidden.len() - SUFFIX_LEN])
@@ -109,10 +109,10 @@ fn with_ids(name: &CStr, first: u64, second: u64) -> CString {
     CString::new(hidden).unwrap_or_default()
 }
 
-/// The first digits of the id of what is moved aside.
+/// The first digits of the id of an entry that is moved aside.
 const ASIDE: u32 = 0x6173_6964;
 
-/// The attribute with the whole name of an entry that was moved aside, if that is long.
+/// The attribute with the whole name of an entry that was moved aside, if it is long.
 const ATTRIBUTE: &CStr = c"user.underpass.aside";
 
 /// The number of bytes after the name: a dot, 32 digits and `.upload`.
@@ -171,7 +171,7 @@ mod tests {
             return underpass_testkit::skip("this file system has no attributes");
         }
         assert!(restore(&folder, aside.to_bytes()) && parent.path().join(&name).exists());
-        // Another name in the attribute is not believed.
+        // Another name in the attribute is not trusted.
         for other in [&*"n".repeat(240), "../name", ""] {
             let aside = move_aside(&folder, &own, &own).unwrap();
             fsetxattr(&moved, ATTRIBUTE, other.as_bytes(), XattrFlags::empty()).unwrap();

@@ -1,4 +1,4 @@
-//! The reasons for which changes are refused, as responses to the client.
+//! Why changes are refused, as responses to the client.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -12,7 +12,7 @@ use crate::files::root::is_incomplete;
 
 pub(super) type Result<T, E = ChangeRefusal> = std::result::Result<T, E>;
 
-/// A file or folder because of which a change of all in a folder was not made, or not to its end.
+/// A file or folder at which a change of a whole folder failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FailedEntry {
     pub(crate) path: Vec<u8>,
@@ -28,8 +28,8 @@ impl FailedEntry {
         Self { path: path.to_vec(), is_folder, status, detail, cause }
     }
 
-    /// Returns the path that a client may learn, and whether it is that of a folder: for an entry
-    /// that a request has under way, the folder of that.
+    /// Returns the path to report to the client, and whether it is that of a folder: for a hidden
+    /// entry of a request that is in progress, its folder.
     pub(crate) fn visible_path(&self) -> (&[u8], bool) {
         let mut end = 0_usize;
         for name in self.path.split(|byte| *byte == b'/') {
@@ -42,12 +42,12 @@ impl FailedEntry {
     }
 }
 
-/// What the steps of a change do about a refusal depends on this.
+/// The cause of a refusal, on which the further steps of a change depend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RefusalCause {
     /// The error of a system call.
     Errno(Errno),
-    /// An entry was changed while it was copied, and is still there.
+    /// An entry was changed while it was copied, and remains.
     ChangedOriginal,
     /// Anything else.
     Other,
@@ -58,7 +58,7 @@ pub(super) fn hidden_inside() -> ChangeRefusal {
     ChangeRefusal::new(403, "the folder contains hidden entries")
 }
 
-/// The reason why a change was not made, or not to its end.
+/// The reason why a change was not made, or not completely.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ChangeRefusal {
     pub(crate) status: u16,
@@ -69,7 +69,7 @@ pub(crate) struct ChangeRefusal {
     /// Whether a move has put a copy in the place of the destination, and some or all of the
     /// original is still there.
     pub(crate) is_copied: bool,
-    /// The entries that failed, if it was some in a folder (RFC 4918 9.6.1, 9.8.3).
+    /// The entries in a folder that failed, if any (RFC 4918 9.6.1, 9.8.3).
     pub(crate) failed: Vec<FailedEntry>,
 }
 
@@ -79,7 +79,7 @@ impl ChangeRefusal {
         Self { status, detail, cause, is_made: false, is_copied: false, failed: Vec::new() }
     }
 
-    /// Creates the response to a change that was made, but not without this flaw.
+    /// Creates the response to a change that was made, but with this flaw.
     pub(crate) fn made(flaw: impl Display) -> Self {
         Self { is_made: true, ..Self::new(500, format!("the change was made, but {flaw}")) }
     }
@@ -97,8 +97,8 @@ impl ChangeRefusal {
         self.cause == RefusalCause::Errno(errno)
     }
 
-    /// Returns it with the path of the folder before those of entries in it; an empty path is that
-    /// of the folder itself.
+    /// Prefixes the paths of failed entries with that of their folder; an empty path is the folder
+    /// itself.
     pub(crate) fn beneath(mut self, folder: &[u8]) -> Self {
         for entry in &mut self.failed {
             let slash: &[u8] = if entry.path.is_empty() { b"" } else { b"/" };
@@ -122,13 +122,13 @@ impl ChangeRefusal {
         }
     }
 
-    /// Creates the response to a change that was made, but of which the disk may know nothing.
+    /// Creates the response to a change that was made, but may not be on the disk.
     pub(crate) fn unsynced(errno: Errno) -> Self {
         let error = io::Error::from(errno);
         Self::made(format_args!("may not survive a power cut; the system says: {error}"))
     }
 
-    /// Creates the refusal to remove the original of a copy of which the disk may know nothing.
+    /// Creates the refusal to remove the original of a copy that may not be on the disk.
     pub(crate) fn unsynced_copy(errno: Errno) -> Self {
         let error = io::Error::from(errno);
         let detail = "the copy may not survive a power cut, so both remain; the system says:";
@@ -145,8 +145,8 @@ impl ChangeRefusal {
         Self::new(409, TAKEN)
     }
 
-    /// Creates the refusal for an error at the destination of a write, which need not exist yet: if
-    /// it is missing, its folder is (RFC 4918 9.3.1, 9.8.5, 9.9.4).
+    /// Creates the refusal for an error at the destination of a write, which need not exist yet:
+    /// `ENOENT` means that its folder is missing (RFC 4918 9.3.1, 9.8.5, 9.9.4).
     pub(crate) fn at_target(errno: Errno) -> Self {
         match errno {
             Errno::NOENT => Self::new(409, "its parent folder does not exist"),
@@ -157,7 +157,7 @@ impl ChangeRefusal {
     }
 }
 
-/// Why a file system does not make an entry.
+/// The message if a file system rejects a name.
 pub(crate) const NAME_REFUSED: &str = "the file system does not allow a character of this name";
 
 impl From<Errno> for ChangeRefusal {
@@ -172,7 +172,7 @@ impl From<Errno> for ChangeRefusal {
             Errno::XDEV => (403, "a link in the path leads out of the served folder"),
             Errno::EXIST => (412, "this name is already taken"),
             Errno::NOTEMPTY => (409, "another program is writing into the folder; try again"),
-            // There was a file when it was checked.
+            // It was a file when it was checked.
             Errno::ISDIR => (409, TAKEN),
             Errno::BUSY => (409, "it is in use as a mount point"),
             Errno::NAMETOOLONG => (400, "the name is too long for the file system"),
@@ -182,7 +182,7 @@ impl From<Errno> for ChangeRefusal {
             Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN => {
                 (503, "the server is too busy; try again soon")
             }
-            // It may still be there, and a client would take a 404 for the end of it.
+            // It may still exist, and a client would treat a 404 as its removal.
             Errno::STALE => (503, "it was moved or replaced meanwhile; try again soon"),
             _ => {
                 let detail = format!("the system says: {}", io::Error::from(errno));
@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lost_handle_of_a_network_file_system_is_not_the_end_of_an_entry() {
+    fn a_stale_handle_of_a_network_file_system_is_not_a_404() {
         assert_eq!(ChangeRefusal::from(Errno::NOENT).status, 404);
         assert_eq!(ChangeRefusal::from(Errno::STALE).status, 503);
     }

@@ -36,7 +36,7 @@ pub(crate) fn remove(parent: BorrowedFd<'_>, name: &CStr) -> Result<()> {
     remove_unless(parent, name, &mut |_, _| false)
 }
 
-/// Removes what the server itself has put under a hidden name: a copy, or the rest of a folder that
+/// Removes an entry that the server itself has given a hidden name: a copy, or the rest of a folder
 /// it was removing. Folders in it that are not writable, as their originals may be, are made
 /// writable, because no client can remove anything under a hidden name.
 ///
@@ -47,7 +47,7 @@ pub(crate) fn discard(parent: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> 
     match remove_folder(parent, name) {
         // A file or a link.
         Err(Errno::NOTDIR | Errno::LOOP) => unlinkat(parent, name, AtFlags::empty()),
-        // What cannot be removed must not keep the rest.
+        // What cannot be removed must not keep the rest from being removed.
         removed => removed.or_else(|errno| remove(parent, name).map_err(|_| errno)),
     }
 }
@@ -101,7 +101,7 @@ pub(crate) fn remove_visible(
     Err(ChangeRefusal { failed, ..hidden_inside() })
 }
 
-/// Removes the original of a copy. Entries that are not in the copy in their present version
+/// Removes the original of a copy. Entries that are not in the copy in their current version
 /// remain, and so do the folders above them.
 pub(crate) fn remove_copied(
     parent: BorrowedFd<'_>,
@@ -125,7 +125,7 @@ pub(crate) struct CopiedEntries {
 }
 
 impl CopiedEntries {
-    /// Begins to note entries. Later changes have later times than all earlier ones.
+    /// Begins to note entries, a tick later: later changes have later times than all earlier ones.
     pub(crate) fn new() -> Self {
         let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let began = Timespec::try_from(began).unwrap_or_default();
@@ -136,7 +136,7 @@ impl CopiedEntries {
     /// Notes the entry `inside` a folder, which is about to be copied.
     pub(crate) fn note(&self, top: BorrowedFd<'_>, inside: &[u8]) {
         let entry = open_beneath(top, inside, OFlags::PATH | OFlags::NOFOLLOW);
-        // Whatever cannot be looked at is not removed.
+        // An entry that cannot be examined is not noted, and so not removed.
         let Ok(stat) = entry.and_then(fstat) else { return };
         let changed = Version::from_stat(&stat).changed();
         let mut noted = lock(&self.noted);
@@ -146,8 +146,8 @@ impl CopiedEntries {
         }
     }
 
-    /// Returns whether an entry is one that was noted. `linked` has the files of which it was said
-    /// for another name.
+    /// Returns whether an entry is one that was noted. `linked` has the files that were recognized
+    /// by another name.
     fn has(&self, inside: &[u8], stat: &Stat, linked: &mut HashSet<FileId>) -> bool {
         let version = Version::from_stat(stat);
         // Removing one name of a file changes the ctime of the others.
@@ -237,7 +237,7 @@ struct Removal<'r> {
     keeps: &'r mut dyn FnMut(&[u8], &Stat) -> bool,
     /// The entries that could not be removed, and not the folders above them.
     failed: Vec<FailedEntry>,
-    /// The number of those that are folders into which something was put during the removal.
+    /// The number of those that are folders which were filled during the removal.
     filled: usize,
 }
 
@@ -305,7 +305,7 @@ impl Removal<'_> {
                 (Ok(()), true)
             }
             Ok(Some(_)) => match unlinkat(folder, &name, AtFlags::empty()) {
-                // It goes once it is closed.
+                // It vanishes once it is closed.
                 Err(Errno::BUSY) if is_open_leftover(name.to_bytes()) => (Ok(()), false),
                 removed => (ignore_missing(removed), false),
             },
@@ -330,7 +330,7 @@ impl Removal<'_> {
         }
     }
 
-    /// Notes an entry that remains; returns false: its folder is not empty.
+    /// Records an entry that remains; returns false, as its folder is not empty.
     fn fail(&mut self, inside: &[u8], is_folder: bool, refusal: ChangeRefusal) -> bool {
         if self.failed.len() < MAX_FAILED {
             self.failed.push(FailedEntry::new(inside, is_folder, refusal));
@@ -339,7 +339,7 @@ impl Removal<'_> {
     }
 }
 
-/// Returns the refusal to remove an entry whose copy is not of its present version.
+/// Returns the refusal to remove an entry whose copy is not of its current version.
 fn changed_original() -> ChangeRefusal {
     let refusal = ChangeRefusal::new(409, "it was changed while it was copied, and is still there");
     ChangeRefusal { cause: RefusalCause::ChangedOriginal, ..refusal }
@@ -356,7 +356,7 @@ fn ignore_missing(removed: Result<(), Errno>) -> Result<()> {
 /// The maximum number of times that a folder is emptied into which other requests write.
 const MAX_ATTEMPTS: u32 = 6;
 
-/// The pause after the second attempt; each further one is longer by it.
+/// The pause after the second attempt; each further pause is longer by this.
 const RETRY_PAUSE: Duration = Duration::from_millis(2);
 
 /// The maximum number of names that are read before their entries are removed.

@@ -1,4 +1,4 @@
-//! Answers requests that change something: checks whether they may, and runs them on a helper.
+//! Answers requests for changes: checks whether they are allowed, and runs them on a helper.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -37,7 +37,7 @@ use underpass_protocol::response::conditional::{
 };
 
 /// Answers a request to change the entry at a path, or for the state of an upload to it. The caller
-/// must have checked the right to write there; that to write to where links lead is checked here.
+/// must have checked the right to write there; this checks the right to write to link targets.
 pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
     if !ctx.request.method.changes() {
         return match refuse_foreign(ctx) {
@@ -213,7 +213,7 @@ async fn change(
         let _slot = slot;
         let changed = change.run(&site);
         forget_locks(&site, &change, changed.as_ref().err());
-        // The client may be gone by now, and the change is made all the same.
+        // The change is made even if the client is gone by now.
         drop(changing);
         changed
     };
@@ -232,13 +232,13 @@ fn forget_locks(site: &Site, change: &Change, refusal: Option<&ChangeRefusal>) {
     }
     let mut table = describe::locks(site);
     if is_made && change.what.leaves() {
-        // RFC 4918 9.6, 7.7: locks end with what they hold for, and do not move.
+        // RFC 4918 9.6, 7.7: locks end with their entry, and do not move.
         table.forget(&site.root.disk_path(&change.path));
     }
     if (is_made || refusal.is_some_and(|refusal| refusal.is_copied))
         && let ChangeKind::Move(to, _) | ChangeKind::Copy(to, _) = &change.what
     {
-        // A folder that was there is gone, with all that was in it.
+        // A folder that was replaced is gone, with all that was in it.
         table.forget_below(&site.root.disk_path(&to.path));
     }
 }
@@ -257,7 +257,7 @@ fn forget_locks_of_missing(site: &Site, change: &Change) {
     }
 }
 
-/// Reads the requested action.
+/// Reads the requested change.
 fn read(ctx: &RequestContext<'_>) -> Result<ChangeKind> {
     let request = &ctx.request;
     let prefix = ctx.settings().path_prefix.as_bytes();
@@ -274,7 +274,7 @@ fn read(ctx: &RequestContext<'_>) -> Result<ChangeKind> {
     }
 }
 
-/// Begins a change for the table of locks, unless it meets the lock of another client.
+/// Registers a change in the table of locks, unless it meets the lock of another client.
 async fn begin(
     ctx: &RequestContext<'_>,
     path: &[u8],

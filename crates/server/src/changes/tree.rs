@@ -97,7 +97,7 @@ impl CheckWalk<'_> {
     /// Checks an entry of a folder, and adds it to `folders` if it is one.
     fn entry(&mut self, folder: &OwnedFd, name: &CStr, folders: &mut Vec<CString>) -> Result<()> {
         if is_incomplete(name.to_bytes()) && !is_aside(name.to_bytes()) {
-            // It is a part of an upload, which will have no destination then.
+            // A part of an upload, whose destination will be gone then.
             return Ok(());
         }
         let stat = stat_entry(folder, name)?;
@@ -127,8 +127,8 @@ pub(crate) struct TreeCopy<'a> {
     /// Whether to fail at an entry that cannot be copied, such as a pipe or a device, instead of
     /// leaving it out.
     pub(crate) is_whole: bool,
-    /// Whether a copied [folder](Self::folder) or [leaf](Self::leaf) is on the disk, but for its
-    /// own name, when the call returns. Of a link, only a sync of its folder makes sure.
+    /// Whether a copied [folder](Self::folder) or [leaf](Self::leaf) is on the disk, except for its
+    /// own name, when the call returns. A link is only synced with its folder.
     pub(crate) is_synced: bool,
     /// The report of the moved bytes.
     pub(crate) report: Report,
@@ -144,8 +144,8 @@ impl<'a> TreeCopy<'a> {
         Self { excludes, has_room, is_whole, is_synced, report: Report::default() }
     }
 
-    /// Makes a folder and copies into it the content of another one, which lies at the given path;
-    /// with `None`, only the folder itself is copied.
+    /// Creates a folder and copies the content of `from` into it, which lies at `path`; with
+    /// `None`, only the folder itself is copied.
     pub(crate) fn folder(
         &mut self,
         from: &OwnedFd,
@@ -329,8 +329,8 @@ impl CopyObserver for Rules<'_> {
 /// Gives a new folder the mode and times of its original.
 fn finish(from: BorrowedFd<'_>, to: &OwnedFd) -> Result<(), Errno> {
     let stat = fstat(from)?;
-    // Set-group-id is not copied, but inherited from the parent. Setting the mode takes it from a
-    // folder whose group this process is not in.
+    // Set-group-id is not copied, but inherited from the parent. chmod(2) clears it on a folder
+    // whose group this process is not in.
     let now = Mode::from_raw_mode(fstat(to)?.st_mode);
     let mode = mode_of(from, &stat) | now & Mode::SGID;
     if mode != now {
@@ -383,8 +383,8 @@ pub(crate) fn open_folder(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd
     openat(parent, name, flags, Mode::empty())
 }
 
-/// Calls `visit` with each name in a folder at this depth, with none if it was removed meanwhile;
-/// fails if it is too deep.
+/// Calls `visit` with each name in a folder at this depth, with none if the folder was removed
+/// meanwhile; fails if the folder is too deep.
 pub(super) fn for_each_name(
     folder: &OwnedFd,
     depth: usize,

@@ -52,7 +52,7 @@ pub(super) fn store(file: impl AsFd, properties: Vec<Element>) -> Result<(), Err
         thread::sleep(MAX_CLOCK_TICK);
     }
     write(file, &bytes)?;
-    // A digest that was stored right before would keep the entity tag as it was.
+    // A digest that was stored right before would preserve the old entity tag.
     stored::forget(file)
 }
 
@@ -67,12 +67,12 @@ fn write(file: BorrowedFd<'_>, bytes: &[u8]) -> Result<(), Errno> {
     }
 }
 
-/// Gives a file the properties of another one, as far as its file system can keep them.
+/// Copies the properties of a file to another one, as far as possible.
 pub(crate) fn copy(from: impl AsFd, to: impl AsFd) {
     let _ = carry_over(from, to);
 }
 
-/// Gives a new file the properties of the one that it is about to replace.
+/// Copies the properties of a file to the new file that is about to replace it.
 ///
 /// # Errors
 ///
@@ -97,5 +97,5 @@ fn read(file: impl AsFd) -> Result<Option<Vec<u8>>, Errno> {
 /// The name of the attribute.
 pub(crate) const NAME: &CStr = c"user.underpass.properties";
 
-/// The maximum length of the attribute: with others, it has to fit into a block of ext4.
+/// The maximum length of the attribute: with other attributes, it must fit into a block of ext4.
 const MAX_BYTES: usize = 3 << 10;

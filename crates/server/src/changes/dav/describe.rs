@@ -50,8 +50,8 @@ impl Describe for Describer<'_> {
 }
 
 impl Describer<'_> {
-    /// Opens a path for what is requested about it, and returns the path that was reached if it is
-    /// another one.
+    /// Opens a path for the requested properties, and returns the resolved path if it is another
+    /// one.
     fn open(&self, path: &[u8]) -> Result<(OwnedFd, Option<Vec<u8>>), Errno> {
         let root = &self.site.root;
         if self.request.wants(Live::Etag) || self.request.wants_stored() {
@@ -64,8 +64,8 @@ impl Describer<'_> {
         root.open_path(path).map(|file| (file, None))
     }
 
-    /// Returns the requested facts about the file or folder at a path; `None` if there is none that
-    /// may be looked at.
+    /// Returns the requested properties of the file or folder at a path; `None` if there is none,
+    /// or the server may not access it.
     fn resource<'p>(&'p self, path: &'p [u8]) -> Result<Option<Resource<'p>>, Errno> {
         let root = &self.site.root;
         let (file, reached) = match self.open(path) {
@@ -82,7 +82,7 @@ impl Describer<'_> {
         let access = &self.site.settings.access;
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         let version = Version::from_stat(&stat);
-        // Of a folder that only leads to readable ones, the client learns only that it is a folder.
+        // A folder that only leads to readable ones reveals only that it is a folder.
         let may_read = |path: &[u8]| access.can(self.user, path, Right::Read);
         let is_readable = may_read(path) && reached.as_deref().is_none_or(may_read);
         let wants = |live| is_readable && self.request.wants(live);
@@ -108,8 +108,7 @@ impl Describer<'_> {
         }))
     }
 
-    /// Returns the locks that hold for a path or for the file that was reached by it, its own
-    /// first.
+    /// Returns the locks on a path or on the file that it resolves to, those on the path first.
     fn locks(&self, path: &[u8], file: &OwnedFd) -> Vec<HeldLock> {
         if locks(self.site).is_empty() {
             return Vec::new();
@@ -120,7 +119,7 @@ impl Describer<'_> {
         let reached = reached.map(|reached| root.disk_path(&reached));
         let now = Instant::now();
         let mut covering: Vec<Lock> = Vec::new();
-        // Changes wait for the table, and links are long.
+        // Changes wait for the table, and the links take long.
         let table = locks(self.site);
         for lock in [Some(&path), reached.as_ref()]
             .into_iter()
@@ -137,23 +136,22 @@ impl Describer<'_> {
     }
 }
 
-/// Locks the table of locks, also if another thread has panicked: nothing in it is half-written.
+/// Locks the table of locks, even if another thread has panicked: nothing in it is half-written.
 pub(crate) fn locks(site: &Site) -> MutexGuard<'_, LockTable> {
     lock(&site.shared.dav_locks)
 }
 
-/// Returns a lock as it is described.
+/// Returns a lock in the form in which responses describe it.
 pub(super) fn held(site: &Site, lock: Lock, now: Instant) -> HeldLock {
     let root = lock_link(site, &lock);
     let left = lock.expires.saturating_duration_since(now);
-    // A lock that was just given has all of its time.
+    // Rounded up, so that a new lock shows all of its time.
     let seconds = left.as_secs() + u64::from(left.subsec_nanos() > 0);
     HeldLock { lock, root, seconds }
 }
 
 /// Returns the link to the locked entry. A lock of another site may hold for more than this one
-/// serves, or for an entry that is hidden here: of those the client learns no more than their
-/// folder.
+/// serves, or an entry that is hidden here: then the client only learns the closest visible folder.
 pub(super) fn lock_link(site: &Site, lock: &Lock) -> String {
     let locked = site.root.served_path(&lock.root);
     let mut shown = locked.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Checks that a change meets no lock of others, and the conditions of `If` (RFC 4918 10.4).
+//! Checks a change against the locks of other clients and the conditions of `If` (RFC 4918 10.4).
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -35,7 +35,7 @@ pub(crate) struct Conditions<'r> {
 ///
 /// # Errors
 ///
-/// The refusal, if they do not, or cannot be read.
+/// The refusal, if they do not hold, or cannot be parsed.
 pub(crate) async fn conditions<'r>(
     ctx: &RequestContext<'r>,
     target: &Target<'_>,
@@ -132,7 +132,7 @@ fn tags_of(
     Some(tags)
 }
 
-/// Returns the path that a resource of an `If` field has here.
+/// Returns the path of a resource in an `If` field; `None` if it is on another server.
 fn path_of(ctx: &RequestContext<'_>, own: &Target<'_>, resource: Option<&str>) -> Option<Vec<u8>> {
     let Some(resource) = resource else { return Some(own.path.to_vec()) };
     if !is_here(&ctx.request, resource.as_bytes()) {
@@ -149,12 +149,12 @@ async fn etag(ctx: &RequestContext<'_>, path: &[u8]) -> Option<String> {
     }
 }
 
-/// Returns the tokens that a client has named, with its user.
+/// Returns the tokens that a client has submitted, with its user.
 pub(super) fn submitted<'s>(ctx: &'s RequestContext<'_>, tokens: &'s [&'s str]) -> Submitted<'s> {
     Submitted { tokens, user: ctx.user.as_deref(), realm: ctx.site().realm }
 }
 
-/// Refuses a change at a path, if the client has not named the tokens of all locks that it meets.
+/// Refuses a change at a path, unless the client has submitted the tokens of all locks on it.
 pub(crate) fn check(
     ctx: &RequestContext<'_>,
     tokens: &[&str],
@@ -166,8 +166,8 @@ pub(crate) fn check(
     checked.err().map(|lock| locked(ctx, &lock, "lock-token-submitted"))
 }
 
-/// Checks the locks that a change meets. A link shows the locks of its target as its own, so that
-/// they hold for a change of the link, too.
+/// Checks the locks that a change meets. A link shows the locks of its target as its own, so they
+/// also hold for a change of the link.
 fn check_paths(
     table: &LockTable,
     paths: &LockPaths,
@@ -181,7 +181,7 @@ fn check_paths(
     target.map_or(Ok(()), |target| table.check(target, stays, submitted, now))
 }
 
-/// The paths of a change that has begun. No lock is given at or below them until this is dropped.
+/// The paths of a change that has begun. No lock is granted at or below them until this is dropped.
 pub(crate) struct ChangingPaths {
     site: Arc<Site>,
     paths: Vec<Vec<u8>>,
@@ -192,7 +192,7 @@ impl ChangingPaths {
     ///
     /// # Errors
     ///
-    /// A lock that it meets, of which the client has not named the token.
+    /// A lock on them whose token the client has not submitted.
     pub(crate) fn begin(
         ctx: &RequestContext<'_>,
         tokens: &[&str],
@@ -200,7 +200,7 @@ impl ChangingPaths {
     ) -> Result<Self, Box<Lock>> {
         let submitted = submitted(ctx, tokens);
         let whole = Reach { names: true, is_deep: true };
-        // A lock is either seen here, or not given.
+        // A lock is either found here, or not granted until the change has ended.
         let mut table = locks(ctx.site());
         paths.iter().try_for_each(|paths| check_paths(&table, paths, whole, submitted))?;
         paths.iter().for_each(|paths| table.begin_change(&paths.own));
@@ -217,7 +217,7 @@ impl Drop for ChangingPaths {
     }
 }
 
-/// Refuses the same for a request that writes one file, or its properties.
+/// Checks the locks for a request that writes one file, or its properties.
 pub(crate) async fn check_write(
     ctx: &RequestContext<'_>,
     tokens: &[&str],
@@ -237,7 +237,7 @@ pub(crate) async fn check_write(
     }
 }
 
-/// Refuses the same for the folders above a new entry that would be made for it.
+/// Checks the locks for the parent folders that would be created for a new entry.
 pub(crate) async fn check_parents(
     ctx: &RequestContext<'_>,
     tokens: &[&str],
@@ -253,7 +253,7 @@ pub(crate) async fn check_parents(
         highest = Some(folder);
         above = parent(folder);
     }
-    // Without a folder that exists there is nothing to be locked.
+    // If no folder above exists, nothing can be locked.
     let (Some(highest), Some(_)) = (highest, above) else { return Ok(()) };
     let paths = LockPaths::find(ctx, highest).await?;
     check(ctx, tokens, &paths, Reach { names: true, is_deep: false }).map_or(Ok(()), Err)

@@ -47,7 +47,7 @@ pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Re
     }
 }
 
-/// Lets a lock last longer.
+/// Refreshes a lock.
 async fn refresh(
     ctx: &RequestContext<'_>,
     target: &Target<'_>,
@@ -65,7 +65,7 @@ async fn refresh(
     }
 }
 
-/// Makes a lock, and an empty file if there is nothing.
+/// Creates a lock, and an empty file if nothing exists at the path.
 async fn create(
     ctx: &RequestContext<'_>,
     target: &Target<'_>,
@@ -95,7 +95,7 @@ async fn create(
             LockError::TooMany => ctx.busy(503, "too many locks are held"),
             LockError::Changing => ctx.error(423, "this, or something in it, is being changed"),
         })?;
-        // From here on no change begins that has not named the lock. One may have ended before.
+        // From here on no change begins without the lock's token. One may have ended before.
         if find(ctx, target).await? != present || LockPaths::find(ctx, path).await? != paths {
             continue;
         }
@@ -150,7 +150,7 @@ async fn find(ctx: &RequestContext<'_>, target: &Target<'_>) -> Result<Present, 
     }
 }
 
-/// A lock in the table. It ends when it is dropped before it was granted.
+/// A lock in the table. Dropping this ends the lock unless it was granted.
 struct AddedLock<'a> {
     site: &'a Site,
     lock: Lock,
@@ -208,7 +208,7 @@ fn lock(
     })
 }
 
-/// Makes an empty file, unless there is one by now.
+/// Creates an empty file, unless there is one by now.
 async fn make_file(ctx: &RequestContext<'_>, path: &[u8]) -> Result<()> {
     let (helper, path) = (Arc::clone(ctx.site()), path.to_vec());
     let made = ctx.worker.helpers.run(ctx.peer.client_net(), move || {
@@ -236,7 +236,7 @@ async fn make_file(ctx: &RequestContext<'_>, path: &[u8]) -> Result<()> {
     made.await.unwrap_or_else(|_| Err(Errno::IO.into()))
 }
 
-/// Returns the response with a lock that the client has got.
+/// Returns the response that grants a lock.
 fn granted(ctx: &RequestContext<'_>, status: u16, lock: Lock) -> Response {
     let token = format!("<{}>", lock.token);
     let mut response = described(ctx, status, lock);
@@ -244,8 +244,8 @@ fn granted(ctx: &RequestContext<'_>, status: u16, lock: Lock) -> Response {
     response
 }
 
-/// Returns the response with a lock that the client has. Of one that is refreshed, there is no
-/// `Lock-Token` (RFC 4918 9.10.2).
+/// Returns the response that describes a lock, without `Lock-Token`, which a refresh does not
+/// return (RFC 4918 9.10.2).
 fn described(ctx: &RequestContext<'_>, status: u16, lock: Lock) -> Response {
     let held = held(ctx.site(), lock, Instant::now());
     let properties = Properties { locks: vec![held], ..Properties::default() };
@@ -284,5 +284,5 @@ pub(crate) async fn unlock(ctx: &RequestContext<'_>, target: &Target<'_>) -> Res
     }
 }
 
-/// The maximum number of looks at a path that changes while its lock is taken.
+/// The maximum number of attempts to lock a path that keeps changing.
 const MAX_ATTEMPTS: u32 = 8;

@@ -1,5 +1,5 @@
-//! The paths at which locks are looked for: that of a file, and that of the target of a link. They
-//! are those of the disk, as several sites can serve the same folder.
+//! The paths at which locks are looked up: that of a file, and that of the target of a link. They
+//! are absolute, as several sites can serve the same folder.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::server::sites::site::Site;
 pub(crate) struct LockPaths {
     /// The path of the name itself, without links on the way.
     pub(crate) own: Vec<u8>,
-    /// The path that is reached, if the name is that of a link.
+    /// The path of the target, if the name is that of a link.
     pub(crate) target: Option<Vec<u8>>,
 }
 
@@ -40,7 +40,7 @@ impl LockPaths {
         Ok(Self::of(root, &ResolvedPath { path, target }))
     }
 
-    /// Returns the paths of one whose links were followed.
+    /// Returns the paths of a resolved one.
     pub(crate) fn of(root: &Root, resolved: &ResolvedPath) -> Self {
         let own = root.disk_path(&resolved.path);
         let target = resolved.target.as_deref().map(|target| root.disk_path(target));
@@ -52,12 +52,12 @@ impl LockPaths {
         [Some(&*self.own), self.target.as_deref()].into_iter().flatten()
     }
 
-    /// Returns the paths as the site has them.
+    /// Returns those paths that the site serves, relative to its root.
     pub(crate) fn served<'p>(&'p self, site: &'p Site) -> impl Iterator<Item = &'p [u8]> {
         self.iter().filter_map(|path| site.root.served_path(path))
     }
 
-    /// Returns the path that is reached.
+    /// Returns the path that the name leads to.
     pub(crate) fn reached(&self) -> &[u8] {
         self.target.as_deref().unwrap_or(&self.own)
     }

@@ -55,7 +55,7 @@ pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Re
         _ => one(ctx, path, is_folder, request).await,
     };
     if is_folder && !target.is_folder && response.status == 207 {
-        // RFC 4918 5.2: the client may leave out the slash, and learns of it.
+        // RFC 4918 5.2: a client that left out the slash learns the right link.
         response.add_field("Content-Location", &link(ctx.site(), path, true));
     }
     response
@@ -68,8 +68,8 @@ enum PropfindDepth {
     Infinity,
 }
 
-/// Reads the `Depth` of a request (RFC 4918 9.1): without the field, everything is meant. `None` if
-/// it is none or repeated.
+/// Reads the `Depth` of a request (RFC 4918 9.1): without the field, it is infinity. `None` if the
+/// value is invalid or repeated.
 fn depth(ctx: &RequestContext<'_>) -> Option<PropfindDepth> {
     match ctx.request.single("depth") {
         None if !ctx.request.has("depth") => Some(PropfindDepth::Infinity),
@@ -100,7 +100,7 @@ async fn one(
     });
     let body = match described.await {
         Ok(Ok(Some(body))) => body,
-        // It was removed since.
+        // It has been removed since.
         Ok(Ok(None)) => return ctx.error(404, ""),
         Ok(Err(error)) => return ctx.failed(&error),
         Err(_) => return ctx.error(500, ""),

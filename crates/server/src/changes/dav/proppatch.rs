@@ -60,7 +60,7 @@ pub(crate) async fn respond(
     let site = Arc::clone(ctx.site());
     let slot = ctx.peer.while_connected(site.shared.changing.acquire(ctx.owner(), &site)).await;
     let Some(slot) = slot else { return ctx.error(CLIENT_LEFT, "") };
-    // A lock may have been given while the body came.
+    // A lock may have been granted while the body arrived.
     if let Err(refusal) = check_write(ctx, &tokens, &target.path).await {
         return refusal;
     }
@@ -95,7 +95,7 @@ fn change(
     if expected.as_ref().is_some_and(is_other) || !tags.hold(site) {
         return Err(ChangeRefusal::new(412, "the file was changed meanwhile"));
     }
-    // Times can be set whatever is stored.
+    // Times can be set even if the stored properties cannot be read.
     let before = if patches.iter().all(is_time) {
         Vec::new()
     } else {
@@ -144,7 +144,7 @@ fn open(site: &Site, path: &[u8]) -> Result<OwnedFd> {
     })
 }
 
-/// Sets the times of a file. A time that does not change is set to its present value, since many
+/// Sets the times of a file. A time that does not change is set to its current value, since many
 /// file systems in user space (libfuse 2) ignore a time that is set alone.
 fn set_times(file: &OwnedFd, change: &PropertyChange) -> Result<(), Errno> {
     let now = times(&fstat(file)?);
@@ -207,7 +207,7 @@ fn is_time(patch: &Patch) -> bool {
     }
 }
 
-/// Reads a time: a date of HTTP, or the number of seconds since 1970.
+/// Reads a time: an HTTP date, or the number of seconds since 1970.
 fn time(text: &str) -> Option<Timespec> {
     let seconds = match text.parse::<u32>() {
         Ok(seconds) => Duration::from_secs(seconds.into()),
