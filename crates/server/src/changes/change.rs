@@ -239,8 +239,7 @@ impl Change {
         let is_new = if is_file && !dest.is_folder() {
             let name = OsStr::from_bytes(dest.name.to_bytes());
             let new_file = copied(site, &mut copying, &from, &dest.folder, name)?;
-            // Other file systems may need two steps, between which no other request may take the
-            // name.
+            // Others may need two steps, between which no other request may take the name.
             let _names = self.hold_names(site, !is_local(&dest.folder))?;
             self.check_dest(site, &dest)?;
             find_existing(site, to, &mut dest, &stat)?;

@@ -39,8 +39,7 @@ pub(super) fn open_dest(site: &Site, to: &Destination, source: &Stat) -> Result<
         return Err(hidden());
     }
     let (folder, name) = if is_file_to_folder {
-        // No parent is created: the folder that the file replaces exists, or the request is
-        // refused.
+        // No parent is created: the folder to be replaced exists, or the request is refused.
         existing_parent_of(site, &to.path)?
     } else {
         parent_of(site, &to.path)?

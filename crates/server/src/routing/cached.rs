@@ -103,7 +103,7 @@ impl CachedBody {
         self.reader.is_lost()
     }
 
-    /// Waits for a byte; returns up to where all have come.
+    /// Waits for the byte at `at`; returns the end of what has arrived.
     pub(crate) async fn wait_for(&self, at: u64, end: u64) -> Result<u64, CacheError> {
         let mut waiting = pin!(self.reader.wait_for(at, end));
         loop {

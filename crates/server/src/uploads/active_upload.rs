@@ -95,8 +95,8 @@ impl<'a> ActiveUpload<'a> {
         }
     }
 
-    /// Checks that a request of HTTP/1.0 states the length of its body, which could end with the
-    /// connection otherwise (RFC 1945 7.2.2).
+    /// Checks that an HTTP/1.0 request states the length of its body, which the end of the
+    /// connection could delimit otherwise (RFC 1945 7.2.2).
     pub(crate) fn check_has_length(&self) -> Result<()> {
         let request = &self.request;
         let needs_body = matches!(request.method, Method::Put | Method::Patch);
@@ -144,12 +144,12 @@ impl<'a> ActiveUpload<'a> {
         self.report.bytes()
     }
 
-    /// Returns the range of the file that they fill.
+    /// Returns the range of the file that the body has filled.
     pub(crate) fn content(&self) -> Range<u64> {
         self.content.clone()
     }
 
-    /// Notes that the body fills the file from another place on.
+    /// Records that the body now fills the file from another offset on.
     pub(crate) fn content_moved(&mut self, at: u64) {
         self.content = at..at.saturating_add(self.received());
     }
@@ -159,7 +159,7 @@ impl<'a> ActiveUpload<'a> {
         self.incoming.stream().as_fd()
     }
 
-    /// Returns whether the body was cut off, and its client may come back with the rest.
+    /// Returns whether the body was cut off, and its client may resume it.
     pub(crate) fn is_cut_off(&self) -> bool {
         self.broken.as_ref().is_some_and(|broken| broken.cause.is_cut_off())
     }
@@ -192,7 +192,7 @@ impl<'a> ActiveUpload<'a> {
         }
         let timeout = Timespec::try_from(self.site.shared.settings.timeout).ok();
         let error = match poll(&mut [PollFd::new(socket, PollFlags::IN)], timeout.as_ref()) {
-            // The number of bytes is asked for without reading them: zero means the end.
+            // This reports the number of bytes without reading them; zero means the end.
             Ok(1..) if ioctl_fionread(socket).is_ok_and(|bytes| bytes > 0) => return Ok(()),
             Ok(1..) => ReceiveError::Ended,
             // A signal could cause this, but this thread gets none.
@@ -201,7 +201,7 @@ impl<'a> ActiveUpload<'a> {
         Err(self.break_off(&error))
     }
 
-    /// Notes why the body is not whole, and returns the refusal.
+    /// Records why the body is incomplete, and returns the refusal.
     fn break_off(&mut self, error: &ReceiveError) -> UploadRefusal {
         self.state = BodyState::Incomplete;
         let error = if self.is_superseded() { &ReceiveError::Cancelled } else { error };
@@ -234,7 +234,7 @@ impl<'a> ActiveUpload<'a> {
         let _alone = lock(&reserving);
         self.check_room(target, len)?;
         if self.is_small() {
-            // It takes its space soon, and reserving costs as much as writing.
+            // A small body takes its space soon, and reserving costs as much as writing.
             self.slot.claim(device, len, false);
             return Ok(());
         }
@@ -273,7 +273,7 @@ impl<'a> ActiveUpload<'a> {
         Ok(target)
     }
 
-    /// Returns whether the conditions of the request, which hold, name the version that is there.
+    /// Returns whether the conditions of the request, which hold, name the existing version.
     pub(crate) fn names_version(&self) -> bool {
         let (request, params) = (&self.request, self.params);
         request.field("if-match").is_some_and(|tags| tags != b"*")
@@ -308,8 +308,8 @@ impl<'a> ActiveUpload<'a> {
         let watches = is_open && settings.changes.min_free != MinFree::Bytes(0);
         let receive_options = ReceiveOptions {
             policy: policy(of_server.policy, self.incoming.session()),
-            // A pipe of a killed server loses its bytes, and the client sends them again: no more
-            // than this.
+            // A pipe of a killed server loses its bytes, and the client has to send them again: at
+            // most this many.
             step: Some(of_server.step.unwrap_or(256 << 10)),
             pipes: Some(&self.site.shared.uploads.pipes),
             limit,
@@ -363,8 +363,7 @@ impl<'a> ActiveUpload<'a> {
 /// Applies the operator's policy to receiving, as far as possible: a policy of sending files by
 /// sendfile(2) says nothing about receiving them.
 ///
-/// If this process decrypts, only one mechanism is possible, and no time is lost with trying
-/// others.
+/// If this process decrypts, only one mechanism is possible, so no others are tried.
 fn policy(wanted: Policy, session: Option<&Arc<Session>>) -> Policy {
     match wanted {
         _ if session.is_some_and(|session| !session.is_in_kernel()) => {

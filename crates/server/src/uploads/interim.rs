@@ -28,7 +28,7 @@ pub(crate) fn resumption_supported(location: &str, limits: UploadLimits) -> Vec<
 ///
 /// # Errors
 ///
-/// The errors of send(2), and `TimedOut` if the client takes nothing for the whole timeout.
+/// The errors of send(2), and `TimedOut` if the client does not take all bytes in time.
 pub(crate) fn write(
     socket: BorrowedFd<'_>,
     session: Option<&Session>,
@@ -59,7 +59,7 @@ pub(crate) fn write(
     }
 }
 
-/// Waits for the first byte over TLS, and takes nothing.
+/// Waits for the first byte over TLS without reading it.
 pub(crate) fn first_byte(
     socket: BorrowedFd<'_>,
     session: &Session,

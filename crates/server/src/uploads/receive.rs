@@ -46,7 +46,7 @@ impl UploadJob {
         let Self { upload: mut params, site, worker, slot, session, ahead, facts } = self;
         let mut storage = Vec::new();
         let request = params.request.request(&mut storage);
-        // Links themselves are removed, not their targets; of an upload, its address has the link.
+        // DELETE removes links themselves, not their targets, but cancels an upload to the target.
         let is_followed = request.method != Method::Delete || params.id.is_some();
         let user = params.owner.user();
         let followed = links::follow(&site, user, request.method, &params.path, is_followed)

@@ -11,7 +11,7 @@ pub(crate) struct ReceivedUpload {
     pub(crate) report: Report,
     /// The bytes that were written to the connection before the response.
     pub(crate) interim: u64,
-    /// The reason why the body is not whole, if it is not.
+    /// The reason why the body is incomplete, if it is.
     pub(crate) broken: Option<IncompleteBody>,
 }
 
@@ -26,7 +26,7 @@ pub(crate) enum BodyState {
     Incomplete,
 }
 
-/// A body that is not whole, for the log and the operator.
+/// An incomplete body, for the log and the operator.
 #[derive(Debug)]
 pub(crate) struct IncompleteBody {
     /// The cause.
@@ -35,7 +35,7 @@ pub(crate) struct IncompleteBody {
     pub(crate) reason: Option<String>,
 }
 
-/// The cause of a body that is not whole.
+/// The cause of an incomplete body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IncompleteCause {
     /// It could not be read or stored.
@@ -48,16 +48,16 @@ pub(crate) enum IncompleteCause {
     Reset,
     /// Another connection has resumed the same part.
     Superseded,
-    /// Nothing came for too long.
+    /// Nothing arrived for too long.
     Timeout,
     /// It is longer than allowed.
     TooLong,
-    /// It comes too slowly.
+    /// It arrives too slowly.
     TooSlow,
 }
 
 impl IncompleteCause {
-    /// Returns one word for the access log.
+    /// Returns the label for the access log and the metrics.
     pub(crate) const fn label(self) -> &'static str {
         match self {
             Self::Failed => "failed",
@@ -71,7 +71,7 @@ impl IncompleteCause {
         }
     }
 
-    /// Returns whether the body was cut off, and its client may come back with the rest.
+    /// Returns whether the body was cut off, and its client may resume it.
     pub(crate) const fn is_cut_off(self) -> bool {
         matches!(self, Self::Reset | Self::Superseded | Self::Timeout | Self::TooSlow)
     }

@@ -75,7 +75,7 @@ impl UploadRefusal {
         Self::new(405, "there is a folder of this name").with("Allow", "GET, HEAD, OPTIONS")
     }
 
-    /// Creates the response to an upload that has its name, of which the disk may know nothing.
+    /// Creates the response to an upload that has its name, which may not be on the disk.
     pub(crate) fn unsynced(errno: Errno) -> Self {
         let error = io::Error::from(errno);
         let detail = "the file is in place, but may not survive a power cut; the system says";
@@ -113,10 +113,10 @@ impl From<Errno> for UploadRefusal {
             }
             Errno::NOTDIR => Self::new(409, "a file is in the place of its parent folder"),
             Errno::STALE => Self::new(409, "its parent folder was moved or replaced meanwhile"),
-            // Another request or program has just made it.
+            // Another request or program has just created a folder there.
             Errno::ISDIR => Self::is_folder(),
             Errno::NAMETOOLONG => Self::new(400, "the name is too long"),
-            // As of FAT, NTFS and exFAT, for characters such as a colon (open(2)).
+            // From FAT, NTFS and exFAT, for characters such as a colon (open(2)).
             Errno::INVAL | Errno::ILSEQ => Self::new(400, NAME_REFUSED),
             // RFC 9110 13.1.2: another request or program took the name first.
             Errno::EXIST => Self::new(412, "there is a file of this name already"),
@@ -198,7 +198,7 @@ impl IncompleteBody {
             return (broken, UploadRefusal::new(400, "the connection was lost"));
         }
         let errno = Errno::from_io_error(source).unwrap_or(Errno::IO);
-        // The file system has taken the name.
+        // The file system has accepted the name, so this error is not about it.
         let errno = if errno == Errno::INVAL { Errno::IO } else { errno };
         let reason = Some(error.to_string());
         (Self { cause: IncompleteCause::Failed, reason }, errno.into())
@@ -212,7 +212,7 @@ pub(crate) fn limits(changes: &Changes) -> UploadLimits {
 
 /// Returns the response if there are more uploads than the server has threads for.
 pub(crate) fn too_many() -> Response {
-    // The body is not awaited, because it may come slowly.
+    // The body is not awaited, because it may arrive slowly.
     let mut response = Response::error(503, TRY_AGAIN).closing();
     response.add_field("Retry-After", RETRY_SOON);
     response
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_was_just_made_is_no_failure_of_the_server() {
+    fn a_folder_created_meanwhile_is_not_a_server_error() {
         assert_eq!(UploadRefusal::from(Errno::ISDIR).status, 405);
     }
 

@@ -1,4 +1,4 @@
-//! Answers requests for uploads, each on a thread that it has for itself.
+//! Answers requests for uploads, each on its own thread.
 
 use std::borrow::Cow;
 use std::os::fd::AsFd;

@@ -1,4 +1,4 @@
-//! Verifies the digests that come with a file (RFC 9530): it gets its name only if they are right.
+//! Verifies the digests that come with a file (RFC 9530): it gets its name only if they match.
 
 use std::fs::File;
 
@@ -25,7 +25,7 @@ impl ActiveUpload<'_> {
     }
 
     /// Compares a complete file with the digests in the request, and with that of an earlier one,
-    /// and the bytes that this request has brought, unless [`verify_content`](Self::verify_content)
+    /// and the bytes that this request has sent, unless [`verify_content`](Self::verify_content)
     /// has compared them. The returned digests are to be [remembered](Self::remember).
     pub(crate) fn verify(
         &self,
@@ -36,7 +36,7 @@ impl ActiveUpload<'_> {
         self.check_digests(&self.offer(!is_content_verified)?.with(earlier), file)
     }
 
-    /// Compares the bytes that this request has brought, one part of a file, with their digests in
+    /// Compares the bytes that this request has sent, one part of a file, with their digests in
     /// the request.
     pub(crate) fn verify_content(&self, file: &File) -> Result<()> {
         let offer = Offer::parse([], self.request.fields("content-digest"))
@@ -44,7 +44,7 @@ impl ActiveUpload<'_> {
         self.check_digests(&offer, file).map(drop)
     }
 
-    /// Compares digests with the file, which is read from the page cache: it has just entered that.
+    /// Compares digests with the file, which was just written, and so is read from the page cache.
     fn check_digests(&self, offer: &Offer, file: &File) -> Result<Vec<Digest>> {
         if offer.is_empty() {
             return Ok(Vec::new());

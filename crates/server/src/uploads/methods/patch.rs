@@ -1,6 +1,6 @@
 //! PATCH with `X-Update-Range`: writes into the middle of a file, or after its end. Once the body is
-//! complete, the new version is made in a separate file, from the version that is there then. That
-//! stays whole until the new one has its name.
+//! complete, the new version is made in a separate file, from the version that exists then, which
+//! remains whole until it is replaced.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -33,7 +33,7 @@ pub(crate) fn patch(upload: &mut ActiveUpload<'_>) -> Result<Response> {
     let target = upload.target()?;
     let place = PatchPlace::find(upload, &target, &range)?;
     upload.check_room(&target, place.end)?;
-    // The file is not copied before the body is complete, so that a body that never comes takes
+    // The file is only copied once the body is complete, so that a body that never arrives takes
     // little space.
     let folder = target.folder.as_fd().try_clone_to_owned()?;
     let body = AtomicFile::create_in(folder, &target.name, target.mode())?;
@@ -61,7 +61,7 @@ pub(crate) fn patch(upload: &mut ActiveUpload<'_>) -> Result<Response> {
     Err(UploadRefusal::changed())
 }
 
-/// Where the body belongs in the present version.
+/// The place of the body in the existing version.
 struct PatchPlace {
     present: ExistingFile,
     start: u64,
@@ -100,13 +100,13 @@ struct PatchedFile {
 }
 
 impl PatchedFile {
-    /// Copies the present version, if the body belongs into it.
+    /// Copies the existing version, if the body fits into it.
     fn copy(upload: &ActiveUpload<'_>, target: &UploadTarget, range: &UpdateRange) -> Result<Self> {
         let PatchPlace { present, start, end } = PatchPlace::find(upload, target, range)?;
         let folder = target.folder.as_fd().try_clone_to_owned()?;
         let file = AtomicFile::create_in(folder, &target.name, target.mode())?;
         {
-            // The copy takes room, too. The next upload is checked when this one has its own.
+            // The copy takes space, too. The lock delays other uploads until that is reserved.
             let reserving = upload.site.shared.uploads.reserving.of(fstat(&target.folder)?.st_dev);
             let _alone = lock(&reserving);
             upload.check_room(target, end)?;

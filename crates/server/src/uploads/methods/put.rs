@@ -55,15 +55,15 @@ pub(crate) fn put(upload: &mut ActiveUpload<'_>) -> Result<Response> {
 /// Options for giving a complete file its name.
 #[derive(Debug, Default)]
 pub(crate) struct FinishOptions<'f> {
-    /// The part that it is until then, if any.
+    /// The part that becomes the file; `None` if it has no name yet.
     pub(crate) part: Option<&'f PartialUpload<'f>>,
     /// Whether an existing file must not be replaced, even if the request does not say so.
     pub(crate) keeps: bool,
     /// The hash of the entity tag of the only version that may be replaced, if an earlier request
     /// of the upload said so.
     pub(crate) replaces: Option<u64>,
-    /// The entity tag of the existing file of which the new one is made, if any: another one must
-    /// not be replaced.
+    /// The entity tag of the existing file from which the new one was made, if any: no other
+    /// version may be replaced.
     pub(crate) base: Option<&'f str>,
     /// The digest of the file, if an earlier request of the upload said so.
     pub(crate) digest: Option<Digest>,
@@ -77,7 +77,7 @@ pub(crate) fn finish(
     mut options: FinishOptions<'_>,
 ) -> Result<Response> {
     let site = upload.site;
-    // The body of a later part was compared with its digest when it had come.
+    // The body of a part after the first was verified when it had arrived.
     let is_content_verified = options.part.is_some() && upload.content().start > 0;
     let digest = options.digest.take();
     let digests = match upload.verify(new_file.file(), digest, is_content_verified) {
@@ -90,7 +90,7 @@ pub(crate) fn finish(
     };
     let is_timed = set_time(upload, new_file.file())?;
     if site.settings.changes.sync {
-        // Slow work is done before the lock of names is taken.
+        // Slow work is done before the names are locked.
         new_file.sync()?;
     }
     new_file.end_writes()?;
@@ -122,8 +122,8 @@ pub(crate) fn finish(
     Ok(response)
 }
 
-/// Returns the response to an upload that has its name. A network file system may not tell its
-/// version, but an error would say that nothing is stored.
+/// Returns the response to an upload that has its name. A network file system may not report its
+/// version, but an error would mean that nothing was stored.
 fn stored(replaced: bool, version: Option<&Version>) -> Response {
     let mut response = Response::empty(if replaced { 204 } else { 201 });
     response.has_stored = true;
@@ -133,8 +133,8 @@ fn stored(replaced: bool, version: Option<&Version>) -> Response {
     response
 }
 
-/// Gives the file the time that the request has for it, in seconds since 1970, as ownCloud and
-/// rclone understand it; returns whether there is one.
+/// Sets the time that the request states for the file, in seconds since 1970, as ownCloud and
+/// rclone send it; returns whether there is one.
 fn set_time(upload: &ActiveUpload<'_>, file: &File) -> io::Result<bool> {
     let seconds = upload.request.field("x-oc-mtime").and_then(whole_seconds);
     let Some(seconds) = seconds else { return Ok(false) };
@@ -149,7 +149,7 @@ fn whole_seconds(value: &[u8]) -> Option<u32> {
     whole.parse().ok().filter(|_| fraction.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// Checks the existing file once more, and takes the name; returns whether a file was replaced.
+/// Checks the existing file once more, and names the new one; returns whether a file was replaced.
 fn name(
     upload: &ActiveUpload<'_>,
     target: &UploadTarget,
@@ -224,7 +224,7 @@ fn add_version_fields(response: &mut Response, version: &Version) {
     }
 }
 
-/// The size from which a part is kept for a client that may resume it.
+/// The minimum size of a part that is kept for a client that may resume it.
 const WORTH_KEEPING: u64 = 1 << 20;
 
 #[cfg(test)]

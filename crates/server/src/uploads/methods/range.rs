@@ -1,5 +1,5 @@
 //! PUT of a part of a file, with `Content-Range` (RFC 9110 14.5), as `curl -C N -T` sends it: it
-//! appends to the part that is there, and the file gets its name with its last byte.
+//! appends to the existing part, and the file gets its name with its last byte.
 
 use underpass_engine::atomic_file::AtomicFile;
 
@@ -79,8 +79,8 @@ pub(crate) fn respond(upload: &mut ActiveUpload<'_>) -> Result<Response> {
     Ok(response)
 }
 
-/// Opens the existing part of the file, cut to where the body begins. If it begins with a copy of
-/// the existing file, the entity tag of that is returned, too.
+/// Opens the existing part of the file, truncated to where the body begins. If it begins with a
+/// copy of the existing file, the entity tag of that is returned, too.
 fn begin<'a, 't>(
     upload: &ActiveUpload<'a>,
     target: &'t UploadTarget,
@@ -89,7 +89,7 @@ fn begin<'a, 't>(
     let part = PartialUpload::acquire(upload, target, part_id(upload, target))?;
     let mut version = target.part_version(range.total);
     if range.first == 0 {
-        // The upload begins anew, and gets the space of the old part.
+        // The upload starts over, and gets the space of the old part.
         part.remove(target)?;
     }
     let have = part.len(target)?;

@@ -38,12 +38,12 @@ pub(crate) fn create(upload: &mut ActiveUpload<'_>, is_complete: bool) -> Result
     let length = length(upload, fields, is_complete, 0, None)?;
     upload.check_size(length.or(upload.expected()).unwrap_or(0))?;
     let keeps = upload.request.field("if-none-match") == Some(b"*");
-    // One is enough.
+    // One digest is enough.
     let digest = upload.digests()?.into_iter().next();
     let token = upload.params.owner.token(random_bytes()?);
     let id = UploadId { token, length, keeps, replaces: replaces(upload, &target), digest };
     let location = location(&id);
-    // A request that is refused leaves what an earlier one has sent.
+    // Not earlier: a refused request must leave what an earlier one has sent.
     drop(forget_part(upload, &target)?);
     let part = PartialUpload::acquire(upload, &target, part_id(upload, &target, &id))?;
     upload.superseded_by(part.superseded());
@@ -84,7 +84,7 @@ pub(crate) fn resume(upload: &mut ActiveUpload<'_>, id: &[u8]) -> Result<Respons
         Method::Patch => patch(upload, &target, &id),
         Method::Head | Method::Get => {
             let id_of_part = part_id(upload, &target, &id);
-            // This is asked for first: an upload that begins later does not count.
+            // Checked first: an upload that begins later does not count.
             let begun = is_begun(upload, &target, id_of_part).then_some(0);
             let offset = part_len(upload, &target, id_of_part)?.or(begun).ok_or_else(unknown)?;
             let mut response = Response::empty(204);
@@ -126,7 +126,7 @@ fn patch(upload: &mut ActiveUpload<'_>, target: &UploadTarget, id: &UploadId) ->
     };
     let part = PartialUpload::acquire(upload, target, part_id(upload, target, id))?;
     if let Err(refusal) = check_version(id.replaces, target.present.as_ref()) {
-        // The rest would not help.
+        // The rest would be refused, too.
         part.remove(target)?;
         return Err(refusal);
     }
@@ -150,7 +150,7 @@ fn patch(upload: &mut ActiveUpload<'_>, target: &UploadTarget, id: &UploadId) ->
         return Err(refusal);
     }
     if let (None, Some(total)) = (known, length) {
-        // Section 4.1.3: a length that comes later holds from then on, too.
+        // Section 4.1.3: a length that is given later is binding from then on.
         let version = PartVersion { total, ..PartVersion::default() };
         upload.site.shared.uploads.versions.record(new_file.file(), version);
     }
@@ -170,7 +170,7 @@ struct UploadStep<'i> {
     is_complete: bool,
 }
 
-/// Receives the body, as much of it as comes.
+/// Receives as much of the body as arrives.
 fn append(
     upload: &mut ActiveUpload<'_>,
     target: &UploadTarget,
@@ -194,12 +194,12 @@ fn append(
         Err(refusal) => {
             // Section 4.4.2: an upload with more bytes than announced is invalid.
             let is_too_long = upload.is_too_long();
-            // The client of a creation may not have got the address.
+            // The client of a creation may not have received the address.
             let is_unknown = offset == 0 && upload.request.method == Method::Put;
             if is_unknown || is_too_long {
                 new_file.discard();
             } else {
-                // Why the body ended says more than that its part is lost.
+                // The reason why the body ended says more than that its part is lost.
                 let _ = record_synced(upload, &mut new_file, offset);
             }
             Err(match step.id.length {
@@ -268,8 +268,8 @@ fn length(
     Ok(length)
 }
 
-/// Returns the version that is the only one to be replaced, if the request says so: its conditions
-/// hold for the present one now, and have to hold on completion.
+/// Returns the hash of the only version that may be replaced, if the request names one: its
+/// conditions hold for the existing version now, and must hold on completion.
 fn replaces(upload: &ActiveUpload<'_>, target: &UploadTarget) -> Option<u64> {
     let is_any = upload.request.field("if-match").is_some();
     let date = upload.request.single("if-unmodified-since").filter(|_| !is_any);

@@ -44,7 +44,7 @@ pub(crate) struct PartialUpload<'a> {
 }
 
 impl Drop for PartialUpload<'_> {
-    /// A part that still exists waits for its rest, unless it is void.
+    /// Registers a part that still exists as waiting, or removes it if it is void.
     fn drop(&mut self) {
         for (path, name) in [(&self.path, &self.name), (&self.complete_path, &self.complete)] {
             let Ok(Some((folder, file))) = self.site.root.parent_of(path) else { continue };
@@ -78,7 +78,7 @@ impl<'a> PartialUpload<'a> {
         Ok(part)
     }
 
-    /// Gives a part back its first name if the server was killed while the complete part got its
+    /// Gives a complete part its partial name back if the server was killed before the part got its
     /// final one.
     fn take_back(&self, target: &UploadTarget) -> Result<()> {
         let Some(complete) = open_part(target, &self.complete)? else { return Ok(()) };
@@ -99,8 +99,8 @@ impl<'a> PartialUpload<'a> {
         }
     }
 
-    /// Removes the note of a complete part, which is about to get its final name: a whole file does
-    /// not have it. As long as the returned lock lives, its name says that it is complete.
+    /// Renames a complete part, and removes its records, which a complete file does not have. As
+    /// long as the returned lock lives, the name marks the part as complete.
     pub(crate) fn complete(
         &self,
         target: &UploadTarget,
@@ -123,7 +123,7 @@ impl<'a> PartialUpload<'a> {
         Ok(lock)
     }
 
-    /// Returns the number of bytes; `None` if there is no such part.
+    /// Returns the number of bytes that can be resumed; `None` if there is no such part.
     pub(crate) fn len(&self, target: &UploadTarget) -> Result<Option<u64>> {
         len_of(self.site, target, &self.name)
     }
@@ -133,7 +133,7 @@ impl<'a> PartialUpload<'a> {
         version_of(self.site, target, &self.name)
     }
 
-    /// Opens or makes the part, cut to the `len` bytes at its front that are to be kept.
+    /// Opens or creates the part, truncated to the `len` bytes at its front that are to be kept.
     ///
     /// Fails if the part has become shorter than the offset sent to the client, after a failed sync
     /// or by another program: bytes would be missing before the new ones.
@@ -148,7 +148,7 @@ impl<'a> PartialUpload<'a> {
         Ok(new_file)
     }
 
-    /// Opens or makes the part once no other process holds it, and locks it for this one: another
+    /// Opens or creates the part once no other process holds it, and locks it for this one: another
     /// server may serve the same folder, such as one that is about to be replaced.
     fn open_locked(&self, target: &UploadTarget) -> Result<AtomicFile> {
         let name = OsStr::from_bytes(&self.name);
@@ -280,8 +280,8 @@ pub(crate) fn is_begun(upload: &ActiveUpload<'_>, target: &UploadTarget, id: Par
     upload.site.shared.uploads.locks.is_held(&target.folder, &name)
 }
 
-/// Returns the id of the part of a file that exists, or else of a new one. `id` makes it from the
-/// name of the file at the site.
+/// Returns the id of the existing part of a file, or else that of a new one. `id` derives it from
+/// the name of the file at the site.
 pub(crate) fn id_at_site(
     site: &Site,
     target: &UploadTarget,
@@ -333,7 +333,7 @@ fn open_part(target: &UploadTarget, name: &[u8]) -> Result<Option<File>> {
     }
 }
 
-/// Checks the digest of the body of one part. A body that differs is cut off again, from `at` on.
+/// Checks the digest of the body of one part. A body that differs is truncated again, at `at`.
 pub(crate) fn check_content(
     upload: &ActiveUpload<'_>,
     new_file: AtomicFile,
@@ -366,7 +366,7 @@ pub(crate) fn record_synced(
     Ok(())
 }
 
-/// Removes the part of an earlier upload of a file, now that another one begins from the front: it
+/// Removes the part of an earlier upload of a file, now that another one begins from the start: it
 /// may be of another version, and the rest of this one must not be appended to it. A connection
 /// that holds it is ended, and leaves nothing either.
 ///
@@ -388,7 +388,7 @@ pub(crate) fn forget_part<'a>(
 }
 
 /// Keeps the received part of a file, so that its client can resume it with the `missing` range,
-/// unless a newer upload has begun: what that leaves may be of another version. That can be at
+/// unless a newer upload has begun, whose part may be of another version. That upload can be at
 /// another server of the folder, such as the successor of this one.
 pub(crate) fn keep_part(
     upload: &ActiveUpload<'_>,
@@ -442,19 +442,19 @@ pub(crate) fn keep_part(
     stale_uploads::add_part(upload.site, &target.folder, path, name, now);
 }
 
-/// Returns the time at which a file was made, in seconds and nanoseconds, if it is recorded.
+/// Returns the time at which a file was created, in seconds and nanoseconds, if it is recorded.
 fn born(file: &File) -> Option<(i64, u32)> {
     let facts = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::BTIME).ok()?;
     let is_known = facts.stx_mask & StatxFlags::BTIME.bits() != 0;
     is_known.then_some((facts.stx_btime.tv_sec, facts.stx_btime.tv_nsec))
 }
 
-/// Copies the first `len` bytes of the present file into `file`, by sharing its blocks if the file
+/// Copies the first `len` bytes of the existing file into `file`, by sharing its blocks if the file
 /// system supports it.
 pub(crate) fn copy_existing(upload: &ActiveUpload<'_>, file: &File, len: u64) -> Result<()> {
     let (root, access) = (&upload.site.root, &upload.site.settings.access);
     let (present, reached) = root.open_reached(&upload.params.path, DiskWait::Allowed)?;
-    // The path may lead to another link than when the request was checked.
+    // The path may resolve to another one than when the request was checked.
     let user = upload.params.owner.user();
     if reached.is_some_and(|reached| !access.can(user, &reached, Right::Read)) {
         return Err(UploadRefusal::new(403, "a link leads to a place where you may not do this"));

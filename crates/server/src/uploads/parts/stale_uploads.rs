@@ -1,5 +1,5 @@
 //! Removes parts of files that have waited too long for their rest. Otherwise every abandoned
-//! upload would take its space forever. What a killed server had moved aside gets its name back.
+//! upload would take its space forever. Also renames back what a killed server had moved aside.
 
 use std::ffi::{CStr, OsStr};
 use std::fs::File;
@@ -62,7 +62,7 @@ fn has_passed(at: Instant) -> bool {
     at.elapsed() >= WALK_INTERVAL
 }
 
-/// Checks all sites that allow changes: a folder that was being removed has such a name, too.
+/// Checks all sites that allow changes: a removal also leaves such names.
 fn walk_all(published: &Published, ended: &Receiver<()>, running: &Weak<()>) {
     let is_ended = || ended.try_recv() == Err(TryRecvError::Disconnected);
     let sites = published.get();
@@ -71,7 +71,7 @@ fn walk_all(published: &Published, ended: &Receiver<()>, running: &Weak<()>) {
         (changes.upload || changes.delete) && !site.root.is_file()
     };
     for site in sites.all.iter().filter(|site| changes(site)) {
-        // A part does not tell which site it is of.
+        // A part does not show which site it belongs to.
         let others = sites.all.iter().filter(|other| changes(other));
         let others = others.filter(|other| site.root.overlaps(&other.root));
         let expiry = others.map(|other| other.settings.changes.expiry).max();
@@ -105,7 +105,7 @@ impl Search {
                 return;
             }
             let Ok(folder) = self.site.root.open_folder(&path) else { continue };
-            // From memory: fstat(2) could wait for a file server that does not answer.
+            // From the cache: fstat(2) could wait for a file server that does not answer.
             let Ok(here) = Version::in_memory(&folder).map(|version| version.device()) else {
                 continue;
             };
@@ -122,8 +122,8 @@ impl Search {
         }
     }
 
-    /// Has another thread check what lies at a path, in the file system of this device, and below
-    /// it: one that does not answer holds up only that thread. Returns false if there is none.
+    /// Has another thread check the folders at and below a path, in the file system of this device:
+    /// an unresponsive one holds up only that thread. Returns false if there is no such thread.
     fn hand_over(&self, device: u64, path: &[u8]) -> bool {
         match self.site.searches.begin(device, path) {
             Begun::Queued => return true,
@@ -192,7 +192,7 @@ fn sweep(
                 }
             }
             PartState::Aside => {
-                // A change that has it aside right now ends first.
+                // Waits for a change that has it aside right now.
                 let _names = site.names.hold(true);
                 if restore(&folder, name) {
                     site.shared.names_changed();
@@ -203,7 +203,7 @@ fn sweep(
     }
 }
 
-/// Removes leftovers of a killed process: a new file on a file system without unnamed ones, or a
+/// Removes leftovers of a killed process: a new file on a file system without `O_TMPFILE`, or a
 /// copy of a folder that a change has made.
 fn remove_hidden(folder: &OwnedFd, name: &CStr) {
     let hidden = OsStr::from_bytes(name.to_bytes());
@@ -212,7 +212,7 @@ fn remove_hidden(folder: &OwnedFd, name: &CStr) {
         return;
     }
     let Ok(copy) = open_folder(folder.as_fd(), name) else { return };
-    // A lock that cannot be tested says nothing.
+    // If the lock cannot be tested, the copy may be in use.
     if flock(&copy, FlockOperation::NonBlockingLockExclusive).is_ok()
         && try_lock(&copy, folder, name)
     {
@@ -227,8 +227,8 @@ struct IdlePart<'s> {
     _lock: UploadLock<'s>,
 }
 
-/// Keeps connections from resuming a part, also those of other processes; `None` if one resumes it
-/// now.
+/// Keeps connections, also those of other processes, from resuming a part; `None` if one is
+/// resuming it now.
 fn lock_idle<'s>(site: &'s Site, folder: &OwnedFd, name: &[u8]) -> Option<IdlePart<'s>> {
     let lock = site.shared.uploads.locks.try_acquire(folder, name, folder)?;
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -243,7 +243,7 @@ fn lock_idle<'s>(site: &'s Site, folder: &OwnedFd, name: &[u8]) -> Option<IdlePa
 }
 
 impl IdlePart<'_> {
-    /// Gives back space that is reserved after the end of the part.
+    /// Gives back space that is reserved beyond the end of the part.
     fn give_back(&self) {
         let Some(file) = &self.file else { return };
         let Ok(stat) = fstat(file) else { return };
@@ -289,8 +289,8 @@ fn part_state(folder: &OwnedFd, name: &[u8], expiry: Duration) -> PartState {
             let since = waiting_since(&version);
             if age(since) >= expiry { PartState::Stale } else { PartState::Waiting(since) }
         }
-        // It is of a change that was killed. Only its ctime is its own, the other times are
-        // those of the original.
+        // Left by a change that was killed. Only its ctime is its own, the other times are those of
+        // the original.
         FileType::Directory | FileType::Symlink => {
             let since = changed(&version);
             if age(since) >= COPIES_EXPIRE { PartState::Stale } else { PartState::Other }
@@ -299,7 +299,7 @@ fn part_state(folder: &OwnedFd, name: &[u8], expiry: Duration) -> PartState {
     }
 }
 
-/// Notes that a part in a folder waits for its rest, and removes those that are now too many.
+/// Registers a part that waits for its rest, and removes those that are now too many.
 pub(crate) fn add_part(
     site: &Site,
     folder: impl AsFd,
@@ -313,8 +313,8 @@ pub(crate) fn add_part(
     }
 }
 
-/// Removes parts that have waited too long for their rest, if there are any, in a thread of its own:
-/// a file system that does not answer keeps it, and no other is begun there.
+/// Removes parts that have waited too long for their rest, if there are any, in a separate thread:
+/// an unresponsive file system blocks only that, and no other is started for it.
 pub(crate) fn expire(site: &Arc<Site>) {
     if site.unfinished.is_due(site.settings.changes.expiry) {
         let site = Arc::clone(site);
@@ -334,7 +334,7 @@ fn expire_all(site: &Site) {
         match part_state(&folder, name.as_bytes(), expiry) {
             // A part that cannot be removed now is found again later.
             PartState::Stale => drop(unlinkat(&folder, name, AtFlags::empty())),
-            // Something was added to it after all.
+            // It has grown meanwhile.
             PartState::Waiting(since) => {
                 drop(idle);
                 add_part(site, &folder, path.clone(), name.as_bytes(), since);
@@ -357,7 +357,7 @@ fn remove(site: &Site, path: &[u8]) {
 /// The time that copying a folder or a link may take, whatever the expiry of uploads is.
 const COPIES_EXPIRE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The interval at which the searching thread looks whether there is something to search.
+/// The interval at which the searching thread checks whether a search is due.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The interval at which folders are searched for stale uploads.
@@ -388,7 +388,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_copy_of_a_folder_that_a_killed_change_has_left_is_removed() {
+    fn a_folder_copy_left_by_a_killed_change_is_removed() {
         let parent = tempfile::tempdir().unwrap();
         let folder = OwnedFd::from(File::open(parent.path()).unwrap());
         let remove = |name: &CStr| {
@@ -416,7 +416,7 @@ mod tests {
         let [ours, other] = [of_change, "to"].map(|name| hidden_name(name.as_ref(), Some(7)));
         assert!(!is_removed(&ours, true), "a process is still at it");
         assert!(is_removed(&ours, false));
-        // It is that of cp, which goes on with it.
+        // This one belongs to cp, which will continue it.
         assert!(!is_removed(&other, false));
     }
 }

@@ -47,9 +47,9 @@ pub(crate) struct ExistingFile {
 }
 
 impl UploadTarget {
-    /// Opens the folder, and reads the attributes of the present file.
+    /// Opens the folder, and reads the attributes of the existing file.
     ///
-    /// Missing folders are made, if the settings say so, only where the preconditions of the
+    /// If the settings say so, missing folders are created, but only if the preconditions of the
     /// request hold without a file.
     pub(crate) fn find(
         root: &Root,
@@ -184,7 +184,7 @@ pub(crate) fn join(folder: &[u8], name: &[u8]) -> Vec<u8> {
     if folder.is_empty() { name.to_vec() } else { [folder, b"/", name].concat() }
 }
 
-/// What stands for each version in conditions (RFC 9110 13.1.1).
+/// The condition that any version fulfils (RFC 9110 13.1.1).
 pub(crate) const ANY_VERSION: &str = "*";
 
 /// The permissions of a new file, less the umask of the server.

@@ -11,7 +11,7 @@ use crate::server::sites::site::Site;
 /// Returns whether this size fits, and leaves the configured space free.
 pub(crate) fn has_room(site: &Site, folder: impl AsFd, len: u64) -> bool {
     let Ok(facts) = fstatvfs(&folder) else { return true };
-    // Some file systems have no limit, or do not report it. Those only for reading say so later.
+    // Some file systems have no limit, or do not report it. Read-only ones report that later.
     if facts.f_blocks == 0 || facts.f_flag.contains(StatVfsMountFlags::RDONLY) {
         return true;
     }
@@ -26,8 +26,8 @@ pub(crate) fn has_room(site: &Site, folder: impl AsFd, len: u64) -> bool {
     len.saturating_add(promised).saturating_add(kept) <= bytes(facts.f_bavail)
 }
 
-/// Gives back the space that was reserved for bytes that have not come. The caller must have locked
-/// a part for this process: bytes that another process adds at the same time would be cut off.
+/// Gives back the space reserved for bytes that have not arrived. The caller must have locked a part
+/// for this process: bytes that another process adds at the same time would be cut off.
 /// (ext4 gives nothing back by punching a hole after the end.)
 pub(crate) fn release(file: &File) {
     // If that fails, the space is given back when the part is removed.

@@ -1,5 +1,5 @@
 //! Locks uploads, so that only one connection at a time resumes each: the newest one, because a
-//! client that asks again knows that its last attempt is lost, long before the server can
+//! client that tries again knows that its last attempt is lost, long before the server does
 //! (draft-ietf-httpbis-resumable-upload 4.6).
 
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ use underpass_engine::wait::{lock, unpoison};
 #[derive(Debug, Default)]
 pub(crate) struct UploadLocks {
     holders: Mutex<HashMap<LockName, LockHolder>>,
-    /// The newest of those uploads that hold nothing, but may leave something under the name.
+    /// For each name, the newest upload that does not hold it, but may leave a part under it.
     newest: Mutex<HashMap<LockName, Arc<AtomicBool>>>,
     freed: Condvar,
 }
@@ -47,7 +47,7 @@ pub(crate) struct UploadLock<'a> {
     is_void: Arc<AtomicBool>,
 }
 
-/// An upload that may leave something under a name, as long as no newer one has begun.
+/// An upload that may leave a part under a name, as long as no newer one has begun.
 #[derive(Debug)]
 pub(crate) struct NewestUpload<'a> {
     locks: &'a UploadLocks,
@@ -99,8 +99,8 @@ impl UploadLocks {
         Ok(self.insert(holders, key, connection))
     }
 
-    /// Begins an upload that may leave something under the name, and is the newest one now. What
-    /// another connection holds is void from now on.
+    /// Begins an upload that may leave a part under the name, as the newest one. A part that
+    /// another connection holds becomes void.
     ///
     /// # Errors
     ///
@@ -111,7 +111,7 @@ impl UploadLocks {
         let is_first = !self.supersede(&key, Some(&is_newest));
         if let Some(holder) = lock(&self.holders).get(&key) {
             holder.is_void.store(true, Ordering::Relaxed);
-            // It can still be answered.
+            // Its response can still be sent.
             holder.supersede(Shutdown::Read);
         }
         if !is_first {
@@ -121,8 +121,8 @@ impl UploadLocks {
         Ok(NewestUpload { locks: self, key, is_newest })
     }
 
-    /// Notes that another upload is the newest one of a name; `None` for one that holds the name.
-    /// Returns whether there was one before.
+    /// Replaces the newest upload of a name; `None` if the new one holds the name. Returns whether
+    /// there was one before.
     fn supersede(&self, key: &LockName, by: Option<&Arc<AtomicBool>>) -> bool {
         let mut newest = lock(&self.newest);
         let older = match by {
@@ -183,7 +183,7 @@ impl UploadLock<'_> {
         Arc::clone(&self.is_superseded)
     }
 
-    /// Returns whether a newer upload of the name has begun: nothing of this one may be left.
+    /// Returns whether a newer upload of the name has begun: nothing of this one may remain.
     pub(crate) fn is_void(&self) -> bool {
         self.is_void.load(Ordering::Relaxed)
     }
@@ -206,7 +206,7 @@ impl<'a> NewestUpload<'a> {
         self.is_newest().then(|| self.locks.insert(holders, self.key.clone(), connection))
     }
 
-    /// Returns the name under which it may leave something.
+    /// Returns the name under which it may leave a part.
     pub(crate) fn name(&self) -> &[u8] {
         &self.key.name
     }
@@ -238,8 +238,8 @@ impl LockName {
     }
 }
 
-/// The time that a connection may take that is about to give a file its name, until it is on the
-/// disk.
+/// The maximum wait for a connection that is about to give a file its name, which may have to be
+/// synced to the disk.
 pub(crate) const MAX_WAIT: Duration = Duration::from_secs(20);
 
 #[cfg(test)]
@@ -249,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_newer_upload_makes_void_what_an_older_one_holds() {
+    fn a_newer_upload_voids_what_an_older_one_holds() {
         let (locks, folder) = (UploadLocks::default(), std::fs::File::open("/").unwrap());
         let older = locks.begin(&folder, b"part").unwrap();
         let held = older.acquire(&folder).unwrap();

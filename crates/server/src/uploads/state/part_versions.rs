@@ -39,8 +39,8 @@ impl PartVersion {
     }
 }
 
-/// The versions of parts, which their attributes have, or where there are none, this server until
-/// it ends.
+/// The versions of parts, stored in their attributes or, on file systems without them, in the
+/// memory of this server.
 #[derive(Debug, Default)]
 pub(crate) struct PartVersions(Mutex<HashMap<FileId, PartVersion>>);
 
@@ -57,7 +57,7 @@ impl PartVersions {
         }
     }
 
-    /// Notes the version of a part.
+    /// Records the version of a part.
     pub(crate) fn record(&self, part: &File, version: PartVersion) {
         let copied = if version.is_copied { COPIED } else { "" };
         let text = format!("{} {}{copied}", version.total, version.replaces);
@@ -65,7 +65,7 @@ impl PartVersions {
         if let (false, Ok(stat)) = (is_noted, fstat(part)) {
             let mut versions = lock(&self.0);
             if versions.len() >= MAX_PARTS {
-                // Those parts have to be sent anew.
+                // Those parts have to be sent again.
                 versions.clear();
             }
             versions.insert(FileId::of(&stat), version);

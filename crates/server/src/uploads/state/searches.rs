@@ -1,5 +1,5 @@
-//! The file systems below the root of a site that are being searched for stale uploads, each by a
-//! thread of its own.
+//! The file systems below the root of a site that are being searched for stale uploads, each by its
+//! own thread.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -7,11 +7,11 @@ use std::sync::Mutex;
 
 use underpass_engine::wait::lock;
 
-/// The devices at which threads search, each with the other paths at which they shall begin then.
+/// The devices that threads search, each with the paths at which its thread continues.
 #[derive(Debug, Default)]
 pub(crate) struct Searches(Mutex<HashMap<u64, Vec<Vec<u8>>>>);
 
-/// What is to be done for a path.
+/// How the search at a path begins.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Begun {
     /// A thread has to be started.
@@ -23,7 +23,7 @@ pub(crate) enum Begun {
 }
 
 impl Searches {
-    /// Notes that a path in the file system of a device is to be searched.
+    /// Queues a path in the file system of a device for its thread.
     pub(crate) fn begin(&self, device: u64, path: &[u8]) -> Begun {
         let mut searches = lock(&self.0);
         let count = searches.len();
@@ -43,7 +43,7 @@ impl Searches {
         }
     }
 
-    /// Returns the path at which the thread of a device goes on; `None` if it is to end.
+    /// Returns the path at which the thread of a device continues; `None` if it is to end.
     pub(crate) fn next(&self, device: u64) -> Option<Vec<u8>> {
         let mut searches = lock(&self.0);
         let next = searches.get_mut(&device).and_then(Vec::pop);
@@ -59,11 +59,11 @@ impl Searches {
     }
 }
 
-/// The maximum number of threads for one site. What lies in more file systems is searched by the
-/// thread that finds it.
+/// The maximum number of threads for one site. Further file systems are searched by the thread that
+/// finds them.
 const MAX_SEARCHES: usize = 16;
 
-/// The maximum number of paths at which a thread goes on.
+/// The maximum number of paths that are queued for a thread.
 const MAX_QUEUED: usize = 128;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Limits the uploads under way: how many one client may have, and how slowly each may come.
+//! Limits the uploads in progress: how many one client may have, and how slow each may be.
 //!
 //! Each has a thread, a pipe and a few descriptors, so there cannot be many. One client cannot take
-//! all of them, nor hold one by sending a byte now and then.
+//! all of them, nor hold one by trickling bytes.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -14,7 +14,7 @@ use underpass_engine::wait::lock;
 
 use underpass_protocol::upload::Owner;
 
-/// The uploads under way.
+/// The uploads in progress.
 #[derive(Debug)]
 pub(crate) struct Slots {
     /// The maximum number.
@@ -33,11 +33,11 @@ struct TakenSlots {
 pub(crate) struct UploadSlot {
     owner: Owner,
     pub(crate) connection: Arc<OwnedFd>,
-    /// The bytes per second that have to come; 0 for no such limit.
+    /// The minimum number of bytes per second; 0 for no limit.
     min_rate: u64,
-    /// The bytes of the body that have come.
+    /// The bytes of the body that have arrived.
     received: AtomicU64,
-    /// The time window in which a minimum of bytes must come, while the body is received.
+    /// The time window in which a minimum of bytes must arrive, while the body is received.
     window: Mutex<Option<RateWindow>>,
     /// The space that it will need.
     claim: Mutex<Option<Claim>>,
@@ -67,7 +67,7 @@ struct Claim {
 /// The reason why the server ends an upload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AbortReason {
-    /// The body comes too slowly.
+    /// The body arrives too slowly.
     TooSlow,
     /// The disk is about to be full.
     Full,
@@ -128,7 +128,7 @@ impl Slots {
         Self { max: share.clamp(MIN_UPLOADS, MAX_UPLOADS), taken: Mutex::default() }
     }
 
-    /// Ends uploads whose bodies come more slowly than required.
+    /// Ends uploads whose bodies arrive more slowly than required.
     pub(crate) fn end_slow(&self, window: Duration, now: Instant) {
         for slot in lock(&self.taken).slots.values() {
             if slot.min_rate > 0 && slot.is_too_slow(window, now) {
@@ -137,7 +137,7 @@ impl Slots {
         }
     }
 
-    /// Returns the bytes on a file system that uploads under way will take besides reserved space.
+    /// Returns the bytes on a file system that uploads will still take without a reservation.
     pub(crate) fn promised(&self, device: u64) -> u64 {
         let taken = lock(&self.taken);
         let claims = taken.slots.values().map(|slot| slot.claimed(device, |it| !it.is_reserved));
@@ -153,18 +153,18 @@ impl Slots {
 }
 
 impl UploadSlot {
-    /// Notes that the body begins to come.
+    /// Records that the body begins to arrive.
     pub(crate) fn begin_body(&self) {
         let received = self.received.load(Ordering::Relaxed);
         *lock(&self.window) = Some(RateWindow { since: Instant::now(), received });
     }
 
-    /// Adds to the bytes of the body that have come.
+    /// Sets the number of bytes of the body that have arrived.
     pub(crate) fn progress(&self, bytes: u64) {
         self.received.store(bytes, Ordering::Relaxed);
     }
 
-    /// Notes that the body has ended: missing bytes need no room any more.
+    /// Records that the body has ended: missing bytes need no space any more.
     pub(crate) fn end_body(&self) {
         *lock(&self.window) = None;
         *lock(&self.claim) = None;
@@ -176,7 +176,7 @@ impl UploadSlot {
     }
 
     /// Ends the transfer that moves the body right now. Further bytes from the client can still be
-    /// read, so that it gets to read the response.
+    /// read, so that it gets the response.
     pub(crate) fn end_full(&self) {
         let _ = self.aborted.set(AbortReason::Full);
         self.cancel.store(true, Ordering::Relaxed);
@@ -194,7 +194,7 @@ impl UploadSlot {
         self.aborted.get().copied()
     }
 
-    /// Returns whether fewer bytes than required have come in a whole window.
+    /// Returns whether fewer bytes than required have arrived in a whole window.
     fn is_too_slow(&self, length: Duration, now: Instant) -> bool {
         let mut window = lock(&self.window);
         let Some(RateWindow { since, received }) = *window else { return false };
@@ -217,11 +217,11 @@ impl UploadSlot {
 /// The maximum number of uploads at once, each with a thread and a pipe.
 const MAX_UPLOADS: usize = 512;
 
-/// The maximum number of uploads at once where hardly any files may be open.
+/// The maximum number of uploads at once if very few files may be open.
 const MIN_UPLOADS: usize = 8;
 
 /// The number of open files that have to be allowed for each upload. It takes five besides its
-/// connection, and connections with the files that they are sent take most.
+/// connection, and connections and the files being sent take most.
 const DESCRIPTORS_PER_UPLOAD: u64 = 20;
 
 /// The maximum number of uploads at once of one user, or of one address for clients without a user,

@@ -1,10 +1,10 @@
-//! Notes how much of a part is known to be on the disk.
+//! Records how much of a part is known to be on the disk.
 //!
 //! An attribute of each part has the [`mount_epoch`] in which it was written, and the number of
 //! bytes that are known to be on the disk. In the same epoch all bytes are there; in any other, only
 //! the known ones can be trusted: after a power cut a file can have its length and not its bytes. On a
-//! file system without attributes this server remembers the epochs of its own parts. Times do not
-//! tell: the clock may be set, and a disk may be removed and come back.
+//! file system without attributes this server remembers the epochs of its own parts. Timestamps are
+//! no evidence: the clock may be set, and a disk may be removed and reconnected.
 
 use std::collections::HashMap;
 use std::ffi::CStr;
@@ -22,7 +22,7 @@ use underpass_engine::{FileId, Version, mount_epoch};
 use super::unfinished::MAX_PARTS;
 use crate::uploads::state::random::random_bytes;
 
-/// Tells the mount epochs in which parts were written.
+/// The mount epochs in which parts were written.
 #[derive(Debug)]
 pub(crate) struct SyncTracker {
     boot: String,
@@ -45,7 +45,7 @@ impl SyncTracker {
         Self { boot: mount_epoch::boot_id().unwrap_or_else(own), epochs: Mutex::default() }
     }
 
-    /// Returns the present mount epoch of the files in a folder.
+    /// Returns the current mount epoch of the files in a folder.
     pub(crate) fn epoch(&self, folder: impl AsFd) -> String {
         mount_epoch::of(&self.boot, folder)
     }
@@ -69,7 +69,7 @@ impl SyncTracker {
         })
     }
 
-    /// Cuts a part to `len` bytes before more is written after them; its trusted bytes stay
+    /// Truncates a part to `len` bytes before more is written after them; its trusted bytes stay
     /// trusted.
     pub(crate) fn truncate(&self, part: &File, len: u64) -> io::Result<()> {
         let synced = self.synced(part).min(len);
@@ -81,7 +81,7 @@ impl SyncTracker {
         Ok(())
     }
 
-    /// Notes that `synced` bytes of a part are on the disk, and that it is written in this epoch.
+    /// Records that `synced` bytes of a part are on the disk, and that it is written in this epoch.
     pub(crate) fn record(&self, part: &File, synced: u64) {
         let epoch = self.epoch(part);
         let mut text = epoch.clone();
@@ -90,12 +90,12 @@ impl SyncTracker {
         match fsetxattr(part, ATTRIBUTE, text.as_bytes(), XattrFlags::empty()) {
             Ok(()) => {}
             Err(Errno::OPNOTSUPP) => self.remember(part, epoch),
-            // An older note is no longer valid.
+            // An older record is no longer valid.
             Err(_) => self.remove_record(part),
         }
     }
 
-    /// Removes the note, if there is one: a whole file does not have it.
+    /// Removes the record, if there is one: a complete file does not have it.
     pub(crate) fn remove_record(&self, part: &File) {
         if fremovexattr(part, ATTRIBUTE) == Err(Errno::OPNOTSUPP)
             && let Ok(stat) = fstat(part)
@@ -108,7 +108,7 @@ impl SyncTracker {
         let Ok(stat) = fstat(part) else { return };
         let mut epochs = lock(&self.epochs);
         if epochs.len() >= MAX_PARTS {
-            // Those parts have to be sent anew.
+            // Those parts have to be sent again.
             epochs.clear();
         }
         epochs.insert(FileId::of(&stat), epoch);

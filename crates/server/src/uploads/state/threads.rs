@@ -39,7 +39,7 @@ impl UploadThreads {
     pub(crate) fn run(&self, work: impl FnOnce() + Send + 'static) -> bool {
         let mut state = lock(&self.0.state);
         state.jobs.push(Box::new(work));
-        // Where all threads exist, one whose upload has given back its slot is about to be idle.
+        // If all threads exist, one whose upload has released its slot is about to be idle.
         if state.idle >= state.jobs.len() || state.threads >= self.0.max {
             drop(state);
             self.0.arrived.notify_one();

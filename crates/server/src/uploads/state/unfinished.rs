@@ -18,7 +18,7 @@ struct PartsIndex {
     /// The paths, the oldest first; the number distinguishes parts with the same time.
     by_age: BTreeMap<(SystemTime, u64), Vec<u8>>,
     owners: HashMap<[u8; 4], usize>,
-    /// The devices of which a thread removes a part, which may take forever.
+    /// The devices on which a thread is removing a part, which may take forever.
     removing: HashSet<u64>,
     next: u64,
 }
@@ -32,8 +32,8 @@ struct WaitingPart {
 }
 
 impl UnfinishedParts {
-    /// Adds a part, in the file system of this device, that has waited since then. Returns parts that
-    /// are now too many, and forgets them.
+    /// Adds a part, in the file system of this device, that has waited since then. Returns the
+    /// parts that are now surplus, and forgets them.
     pub(crate) fn insert(
         &self,
         path: Vec<u8>,
@@ -71,7 +71,7 @@ impl UnfinishedParts {
         lock(&self.0).due(expiry).is_some()
     }
 
-    /// Takes a part that has waited for longer than this, of a file system of which no other is held.
+    /// Takes a part that has waited for longer than this, on a file system with no other taken one.
     pub(crate) fn take_due(&self, expiry: Duration) -> Option<DuePart<'_>> {
         let mut parts = lock(&self.0);
         let (path, device) = parts.due(expiry).map(|(path, device)| (path.to_vec(), device))?;

@@ -24,9 +24,9 @@ pub(crate) struct Uploads {
     pub(crate) pipes: PipePool,
     /// Held while a file is changed, by its folder and name.
     pub(crate) turns: KeyedLocks<(FileId, OsString)>,
-    /// Tells of which version of a file a part is.
+    /// The versions of the files that parts belong to.
     pub(crate) versions: PartVersions,
-    /// Tells how much of a part is on the disk.
+    /// How much of each part is on the disk.
     pub(crate) synced: SyncTracker,
 }
 
