@@ -1,4 +1,4 @@
-//! The keys by which the cache knows what requests ask for.
+//! The cache keys of requests.
 
 use underpass_cache::{Cache, CacheKey};
 use underpass_protocol::request::Request;

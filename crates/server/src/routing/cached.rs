@@ -1,4 +1,4 @@
-//! The body of a response from the cache, some of which may still be on its way.
+//! The body of a response from the cache, some of which may still be arriving.
 
 use std::fs::File;
 use std::io;
@@ -23,7 +23,7 @@ use underpass_protocol::response::plan::PlannedBody;
 pub(crate) struct CacheFacts {
     /// How the cache answered.
     pub(crate) status: CacheStatus,
-    /// The bytes of the body that were not cached when the request came, if they are all sent.
+    /// The bytes of the body that were not cached when the request arrived, if they are all sent.
     pub(crate) origin_bytes: u64,
     /// The time spent waiting for the origin before the response began.
     pub(crate) waited: Duration,
@@ -42,7 +42,7 @@ pub(crate) struct CachedBody {
 }
 
 impl CachedBody {
-    /// Creates the body of a plan; without a length it is sent in chunks, if the client knows them.
+    /// Creates the body of a plan; without a length it is sent in chunks, if the client supports that.
     pub(crate) fn new(
         reader: Reader,
         content: PlannedBody,
@@ -63,8 +63,8 @@ impl CachedBody {
         Self { reader, parts, closing, is_chunked: has_chunks && len.is_none() }
     }
 
-    /// Waits for the first bytes, and makes sure that the disk has them: what fails here can still
-    /// be had from the origin.
+    /// Waits for the first bytes, and makes sure that the disk can read them: after a failure here,
+    /// the origin can still be asked.
     pub(crate) async fn first_byte(
         &self,
         helpers: &HelperShares,
@@ -86,7 +86,7 @@ impl CachedBody {
         }
     }
 
-    /// Notes why sending it has failed, which may be the disk, or a file that was truncated.
+    /// Marks the object as damaged if sending it failed because of the disk or a truncated file.
     pub(crate) fn failed(&self, error: &Error) {
         let is_damaged = match error {
             Error::Io { source, .. } => is_disk_error(source),
@@ -115,17 +115,17 @@ impl CachedBody {
         }
     }
 
-    /// Returns whether it comes from the origin past the disk.
+    /// Returns whether it is relayed from the origin without being stored.
     pub(crate) fn is_relayed(&self) -> bool {
         self.reader.pipe().is_some()
     }
 
-    /// Returns whether the end of the connection is that of the body.
+    /// Returns whether the end of the connection delimits the body.
     pub(crate) fn ends_with_connection(&self) -> bool {
         !self.is_chunked && self.parts.iter().any(|(_, range)| range.end == u64::MAX)
     }
 
-    /// Returns how many bytes of it are not here.
+    /// Returns how many bytes of it are not cached.
     pub(crate) fn missing_bytes(&self, entry: &CacheEntry) -> u64 {
         let missing = |range: &Range<u64>| match range.end {
             u64::MAX => 0,
@@ -147,8 +147,8 @@ impl CachedBody {
         Source::range(self.reader.file(), range.start, range.end - range.start)
     }
 
-    /// Returns whether all of it is here, and not so large that pages of it may leave memory while
-    /// it is sent.
+    /// Returns whether all of it is cached, and not so large that pages of it may leave memory
+    /// while it is sent.
     pub(crate) fn is_present(&self) -> bool {
         self.part_here(MAX_WHOLE).is_some()
     }
@@ -167,7 +167,7 @@ impl CachedBody {
         })
     }
 
-    /// Returns the only range, if all of it is in memory and at most `max` bytes long.
+    /// Returns the only range, if all of it is cached, in memory, and at most `max` bytes long.
     fn part_here(&self, max: u64) -> Option<Range<u64>> {
         let [(_, range)] = self.parts.as_slice() else { return None };
         let len = range.end - range.start;
@@ -205,8 +205,8 @@ impl CachedBody {
     }
 }
 
-/// Reads a part of a file into the page cache: sendfile(2) into /dev/null copies nothing. A file
-/// that was truncated is as good as unreadable.
+/// Reads a part of a file into the page cache: sendfile(2) into /dev/null copies nothing. A
+/// truncated file counts as unreadable.
 fn read_into_page_cache(file: &OwnedFd, mut at: u64, len: u64) -> io::Result<()> {
     let null = File::options().write(true).open("/dev/null")?;
     let end = at + len;
@@ -220,7 +220,7 @@ fn read_into_page_cache(file: &OwnedFd, mut at: u64, len: u64) -> io::Result<()>
 }
 
 /// Returns whether an error is one of reading from a disk, or from a file system in user space that
-/// has ended.
+/// has exited.
 fn is_disk_error(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::IO | Errno::NOTCONN))
 }
@@ -228,7 +228,7 @@ fn is_disk_error(error: &io::Error) -> bool {
 /// The bytes of a body that are read before its head is sent.
 const FIRST_READ: u64 = 128 << 10;
 
-/// The size up to which a body is sent at once, if it is in memory.
+/// The maximum size of a body that is sent at once, if it is in memory.
 const MAX_WHOLE: u64 = 1 << 20;
 
 /// The interval at which a response that waits for a relay checks whether the origin still sends.

@@ -33,9 +33,9 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) selection: &'a Selection,
     /// The time of day at which the request was complete.
     pub(crate) now: SystemTime,
-    /// The moment at which its first byte came.
+    /// The moment at which its first byte arrived.
     pub(crate) started: Instant,
-    /// The user that sent the request, once the password was found to be right.
+    /// The user that sent the request, once the password is verified.
     pub(crate) user: Option<Arc<str>>,
     /// Whether the client may see only names that lead to something it may read.
     pub(crate) is_partial: bool,
@@ -43,7 +43,7 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) explains: bool,
     /// The bytes that were read from the connection after the head.
     pub(crate) ahead: Cell<Vec<u8>>,
-    /// The result of receiving the request's body, if a handler did so. It is boxed because most
+    /// The result of receiving the request's body, if a handler did so. Boxed because most
     /// requests have none.
     pub(crate) received: Cell<Option<Box<ReceivedUpload>>>,
 }
@@ -90,7 +90,7 @@ impl<'a> RequestContext<'a> {
         &self.site().settings
     }
 
-    /// Returns the user, or the address of a client without one, for limits on what each may have.
+    /// Returns the user, or the address of a client without one, for limits on each.
     pub(crate) fn owner(&self) -> Owner {
         Owner::new(self.user.as_ref(), self.peer.client_net())
     }
@@ -150,11 +150,11 @@ impl<'a> RequestContext<'a> {
         response
     }
 
-    /// Returns whether the client is a program on this machine of root or of the user of this server,
-    /// and the request is none that a proxy has forwarded, as far as that is known: some add no
-    /// field, but speak HTTP/1.0, pass on a name that is neither one of this machine nor of the
-    /// site, or have a user of their own, as nginx does. Nor may a page of another site be what sends
-    /// it from a browser of that user.
+    /// Returns whether a program of root or of the server's user on this machine sent the request,
+    /// not through a proxy, as far as that is known: a proxy that adds no field is recognized if it
+    /// speaks HTTP/1.0, passes on a name that is neither one of this machine nor of the site, or
+    /// has its own user, as nginx does. Requests of another site's page in a browser of that user
+    /// do not count.
     pub(crate) fn is_from_operator(&self) -> bool {
         let request = &self.request;
         let is_known = self.peer.is_unix() || self.selection.is_named;
@@ -172,7 +172,7 @@ impl<'a> RequestContext<'a> {
         self.challenged("a user name and a password are required")
     }
 
-    /// Returns the error that makes a client send a name and a password, or others.
+    /// Returns the error that makes a client send a name and a password, or other ones.
     pub(crate) fn challenged(&self, detail: &str) -> Response {
         let mut response = self.error(401, detail);
         response.add_field("WWW-Authenticate", CHALLENGE);
@@ -216,8 +216,8 @@ impl<'a> RequestContext<'a> {
 /// The library whose clients undo the escapes of a path to which a redirect is relative.
 const AIOHTTP: &[u8] = b"aiohttp/";
 
-/// The whole `User-Agent` of BusyBox's wget, which takes a relative redirect for the name of a host.
-/// That of GNU's wget has a version.
+/// The whole `User-Agent` of BusyBox's wget, which treats a relative redirect as a host name. That
+/// of GNU's wget has a version.
 const BUSYBOX: &[u8] = b"Wget";
 
 /// The fields in which proxies describe the clients they forward.

@@ -26,7 +26,7 @@ pub(crate) enum Endpoint {
     Health,
     /// Metrics for Prometheus.
     Metrics,
-    /// The transfers under way.
+    /// The transfers in progress.
     Transfers,
     /// The objects that are open in the cache.
     Cache,
@@ -168,7 +168,7 @@ impl Endpoint {
 const NOT_OPERATOR: &str =
     "without --auth, only root and the server's user may see this, on the same machine";
 
-/// Returns the metrics of certificates. The one for clients that ask for no name has none.
+/// Returns the metrics of certificates. The default one has no name.
 fn certificates(credentials: &Credentials) -> String {
     let mut text =
         "# HELP underpass_certificate_expiry_seconds When a certificate ends, in seconds \

@@ -1,5 +1,5 @@
-//! Redirects clients from plain HTTP to HTTPS, if HTTPS is enabled, and answers authorities of
-//! certificates, which ask over plain HTTP.
+//! Redirects clients from plain HTTP to HTTPS, if HTTPS is enabled, and answers the challenges of
+//! certificate authorities, which are sent over plain HTTP.
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 
@@ -25,8 +25,8 @@ pub(crate) fn response(ctx: &RequestContext<'_>) -> Option<Response> {
     }
 }
 
-/// Returns the answer to the challenge of an authority (RFC 8555 8.3), if this is the request for
-/// one that is under way. No file, password or redirect comes before it.
+/// Returns the answer to a challenge of a certificate authority (RFC 8555 8.3), if the request is
+/// for a pending one. It precedes any file, password or redirect.
 pub(crate) fn challenge(ctx: &RequestContext<'_>) -> Option<Response> {
     let token = ctx.request.target.strip_prefix(CHALLENGES)?;
     let identities = ctx.shared().settings.tls.as_ref().filter(|_| ctx.peer.session().is_none())?;
@@ -57,7 +57,7 @@ fn redirect(ctx: &RequestContext<'_>, port: u16) -> Response {
     response
 }
 
-/// Answers plain HTTP at a port of HTTPS. The client has already sent its request in the clear, so
+/// Answers plain HTTP on an HTTPS port. The client has already sent its request in the clear, so
 /// it gets an error instead of a redirect that would hide this.
 fn misdirected(ctx: &RequestContext<'_>) -> Response {
     let port = ctx.peer.local_port();
@@ -100,7 +100,7 @@ const UNFIT: &AsciiSet = &CONTROLS
     .add(b'|')
     .add(b'}');
 
-/// The paths at which authorities ask.
+/// The prefix of the paths that certificate authorities request.
 const CHALLENGES: &[u8] = b"/.well-known/acme-challenge/";
 
 /// The default port, which is left out of addresses.

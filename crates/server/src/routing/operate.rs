@@ -20,7 +20,7 @@ pub(crate) async fn respond(
     cache: &Cache,
     target: &Target<'_>,
 ) -> Response {
-    // A page of another site can send this without asking first.
+    // A page of another site can send this without a preflight request.
     if ctx.request.has("origin") || ctx.request.has("sec-fetch-site") {
         return ctx.error(403, "requests from web pages are refused");
     }
@@ -60,7 +60,7 @@ async fn expire(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>) ->
     let Some(key) = cache.key(&below) else {
         return ctx.error(414, "");
     };
-    // Names that only begin alike are in the same folder.
+    // The prefix may end within a name: the entries with such names are in this folder.
     let folder = match below.path.iter().rposition(|&byte| byte == b'/') {
         _ if below.is_folder => &below.path[..],
         Some(end) => &below.path[..end],
@@ -107,7 +107,7 @@ async fn fill(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>) -> R
     };
     match found {
         Lookup::Response { response, .. } => match response.status {
-            // Its status says nothing about this request.
+            // The origin's status says nothing about this request.
             200..=299 => ctx.error(404, "the origin has no file there"),
             status => ctx.error(status, ""),
         },
@@ -135,19 +135,19 @@ async fn fill(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>) -> R
     }
 }
 
-/// Waits until a range of an object is here; returns how many bytes of it were not.
+/// Waits until a range of an object is cached; returns how many bytes of it were not.
 async fn fetch(entry: &CacheEntry, from: u64, to: u64) -> Result<u64, CacheError> {
     let reader = entry.reader();
     if let Some(len) = entry.len() {
         reader.narrow(&(from..to.min(len)));
     }
-    // The answer that has just begun to come was begun for this request.
+    // A response that has just begun was begun for this request.
     let present = if entry.cache.is_new() { 0 } else { entry.present(&(from..to)) };
     let mut at = from;
     while at < to {
         let arrived = reader.wait_for(at, to).await?;
         if reader.pipe().is_some() {
-            // It would pass this way, and not stay.
+            // It would be relayed, and not be stored.
             return Err(CacheErrorKind::NoRoom.into());
         }
         if arrived == at {
@@ -248,7 +248,7 @@ const METRICS: [CacheMetric; 12] = [
     ("reserved_bytes", "gauge", "Bytes that fills still write.", |it| it.reserved_bytes),
 ];
 
-/// Why a fill is refused that would leave nothing.
+/// The refusal of a fill that would store nothing.
 const NOT_KEPT: &str = "not cached: the origin forbids it, or sends no length";
 
 /// The number of paths that are listed if the request names none.

@@ -102,7 +102,8 @@ pub(crate) async fn respond(
                 Some(Err(error)) => match error.kind() {
                     // Nothing was sent, so the new version can be.
                     CacheErrorKind::Changed => {}
-                    // It was dropped, and is fetched again; if the disk fails then, past it.
+                    // The object was dropped, and is fetched again; if the disk fails then, it is
+                    // relayed.
                     CacheErrorKind::Disk if attempt == 0 => {}
                     CacheErrorKind::NoRoom | CacheErrorKind::Disk if !request.is_relayed => {
                         request.is_relayed = true;
@@ -119,7 +120,7 @@ pub(crate) async fn respond(
     failed(ctx, CacheErrorKind::Changed.into(), None, &cache)
 }
 
-/// Notes how long the origin was waited for, unless it was not needed.
+/// Records how long the response waited for the origin, unless that was not needed.
 fn waited(mut response: Response, began: Instant, cache: &CacheStatus) -> Response {
     if let Some(facts) = response.cache.as_mut().filter(|_| cache.forward.is_some()) {
         facts.waited = began.elapsed();
@@ -139,15 +140,15 @@ fn cdn_loop(request: &Request<'_, '_>) -> String {
     values.collect::<Vec<_>>().join(", ")
 }
 
-/// Returns the part of an object that a request asks for, as far as that is known before its length
-/// is.
+/// Returns the part of an object that is needed first, as far as that can be told before the length
+/// of the object is known.
 fn first_range(request: &Request<'_, '_>) -> Option<Range<u64>> {
     if request.method == Method::Head {
         return Some(0..1);
     }
     let range = first_of_request(request)?;
     if range.is_empty() || range.start >= MAX_LEN {
-        // The length shows where it is.
+        // Its place is only known with the length.
         return Some(0..1);
     }
     match range.end {
@@ -156,7 +157,7 @@ fn first_range(request: &Request<'_, '_>) -> Option<Range<u64>> {
     }
 }
 
-/// Answers with an object, unless the client leaves before its length or its first bytes have come.
+/// Answers with an object, unless the client leaves before its length or its first bytes arrive.
 async fn serve_connected(
     ctx: &RequestContext<'_>,
     path: &[u8],
@@ -165,7 +166,7 @@ async fn serve_connected(
     ctx.peer.while_connected(serve(ctx, path, entry)).await
 }
 
-/// Answers with an object, as soon as its first bytes have come.
+/// Answers with an object, as soon as its first bytes have arrived.
 async fn serve(
     ctx: &RequestContext<'_>,
     path: &[u8],
@@ -176,12 +177,12 @@ async fn serve(
     let waits_for_len = entry.len().is_none() && needs_len(ctx, entry);
     while waits_for_len && entry.len().is_none() {
         if entry.cache.is_relayed {
-            // Its length shows when it has all been sent.
+            // The length of a relayed object is only known when it has all been sent.
             return Err(CacheErrorKind::NoRoom.into());
         }
         at = reader.wait_for(at, u64::MAX).await?;
     }
-    // It may become known at any moment, and head and body must agree on whether it is.
+    // The length may become known at any moment, but head and body must agree on whether it is.
     let len = entry.len();
     let (mut plan, media_type) = plan_of(ctx, path, entry, len);
     let body = cached_body(ctx, &mut plan, reader, len);
@@ -193,8 +194,8 @@ async fn serve(
     Ok(response(ctx, path, (entry, len), (plan, media_type), body, origin_bytes))
 }
 
-/// Returns whether the answer depends on the length of an object: it is a part, other than one that
-/// is the whole whatever its length is.
+/// Returns whether the answer depends on the length of an object: a range is requested that is not
+/// the whole object whatever its length is.
 fn needs_len(ctx: &RequestContext<'_>, entry: &CacheEntry) -> bool {
     ctx.request.method == Method::Get
         && first_of_request(&ctx.request).is_some_and(|first| first != (0..u64::MAX))
@@ -289,8 +290,8 @@ fn response(
     response
 }
 
-/// Returns the plan for an object whose length the last chunk will tell, or the end of a connection
-/// of HTTP/1.0.
+/// Returns the plan for an object whose length is unknown: the last chunk marks its end, or the end
+/// of an HTTP/1.0 connection.
 fn unknown_length(ctx: &RequestContext<'_>, entry: &CacheEntry, media_type: &str) -> ResponsePlan {
     let mut fields = Vec::with_capacity(256);
     push_field(&mut fields, "Content-Type", media_type.as_bytes());
@@ -431,7 +432,7 @@ pub(crate) fn refused(
     add_cache_fields(response, cache)
 }
 
-/// Adds to a response without an object what the cache did.
+/// Adds the fields about the cache to a response without an object.
 pub(crate) fn add_cache_fields(mut response: Response, cache: &CacheStatus) -> Response {
     response.add_field("Via", "1.1 underpass");
     response.add_field("Cache-Status", &cache.to_string());
@@ -474,10 +475,10 @@ const MAX_ATTEMPTS: u32 = 4;
 /// The maximum length of the list of caches that a request has passed.
 const MAX_CDN_LOOP: usize = 1 << 10;
 
-/// The offset in bytes that no file reaches.
+/// An offset in bytes that no file reaches.
 const MAX_LEN: u64 = 1 << 63;
 
-/// The bytes requested first of a range without an end.
+/// The number of bytes that are requested first of a range without an end.
 const FIRST_PART: u64 = 1 << 20;
 
 /// The media type of objects without one.

@@ -17,7 +17,7 @@ pub(crate) struct PathFields(Vec<PathField>);
 #[derive(Debug)]
 struct PathField {
     glob: GlobMatcher,
-    /// Whether the pattern is about the whole path and not only about the name.
+    /// Whether the pattern is matched with the whole path and not only with the name.
     is_path: bool,
     name: String,
     value: String,

@@ -27,7 +27,7 @@ use underpass_transport::tls::EncryptedBy;
 /// The `Retry-After` of a response to a request that cannot be answered at the moment, in seconds.
 pub(crate) const RETRY_SOON: &str = "1";
 
-/// The `Retry-After` of a response to a connection that is one too many, in seconds.
+/// The `Retry-After` of a response to a connection beyond the limit, in seconds.
 pub(crate) const RETRY_LATER: &str = "5";
 
 /// The status of a response whose client left, or ended its side of the connection, before the
@@ -123,7 +123,7 @@ pub(crate) struct ArchiveBody {
 pub(crate) struct FileBody {
     file: Arc<OwnedFd>,
     version: Version,
-    /// The note to make once all of the file is in the page cache, where it may not be yet.
+    /// The note to set once all of the file is in the page cache, if that is not known yet.
     pub(crate) resident_until: Option<ResidentUntil>,
     content: PlannedBody,
     pub(crate) len: u64,
@@ -328,8 +328,7 @@ impl Response {
         self
     }
 
-    /// Returns whether it is the last one on its connection: the end of that may be the end of its
-    /// body.
+    /// Returns whether it is the last one on its connection, the end of which may delimit its body.
     pub(crate) fn is_last(&self) -> bool {
         self.closes
             || match &self.body {
@@ -360,12 +359,12 @@ pub(crate) fn is_copied(peer: &Peer, policy: Policy, len: u64, body: &PlannedBod
     is_one && len <= max_copied(peer) as u64 && policy == Policy::Auto
 }
 
-/// Returns the size up to which a file is sent from one buffer with its head. Data that passes
+/// Returns the maximum size of a file that is sent from one buffer with its head. Data that passes
 /// through user space anyway is encrypted and sent in one call.
 pub(crate) fn max_copied(peer: &Peer) -> usize {
     if peer.encrypts_here() { MAX_ENCRYPTED_COPY } else { SMALL_TRANSFER }
 }
 
 /// The maximum size of a file that is sent from one buffer with its head if this process encrypts:
-/// four records of TLS.
+/// four TLS records.
 const MAX_ENCRYPTED_COPY: usize = 64 << 10;

@@ -42,7 +42,7 @@ pub(crate) fn respond_at_once(ctx: &mut RequestContext<'_>) -> Option<Response> 
     }
     let target = Target::parse(ctx.request.target, ctx.settings().path_prefix.as_bytes()).ok()?;
     let cache = ctx.settings().cache.as_ref();
-    // For a cache, a folder's path is one like others.
+    // For a cache, the path of a folder is like any other.
     let is_file = !target.is_folder || cache.is_some();
     let is_plain = target.query.raw.is_empty() && is_file && !is_reserved(&target.path);
     if !is_plain || is_redirected(ctx, &target) || !access::is_known(ctx, &target) {
@@ -210,7 +210,7 @@ async fn path(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
             Err(errno) => ctx.refused(errno),
         };
     }
-    // A file is compared with its name when it is sent; in the place of a folder it would not be.
+    // Sending a file checks that it is current; a file in the place of a folder is not sent.
     let found = if target.is_folder {
         find_current(ctx, &target.path).await
     } else {
@@ -242,9 +242,8 @@ fn takes_names(target: &Target<'_>) -> bool {
     target.query.has("archive") && target.is_folder
 }
 
-/// Answers a POST with the archive of the entries that its body names. It reads and changes
-/// nothing, so it needs the rights of a GET, and pages of other sites may send it as they may link
-/// here.
+/// Answers a POST with the archive of the entries that its body names. It only reads, so it needs
+/// the rights of a GET, and pages of other sites may send it as they may link here.
 async fn archive_of_names(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
     let folder = match find_current(ctx, &target.path).await {
         Ok(ServedEntry::Folder(folder)) => folder,
@@ -276,7 +275,7 @@ async fn partial(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
     }
 }
 
-/// Answers with the page of a folder.
+/// Answers with the `index.html` of a folder.
 async fn index(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
     let index = match &*target.path {
         b"" => INDEX.to_vec(),
@@ -324,7 +323,7 @@ fn options(ctx: &RequestContext<'_>, takes_names: bool) -> Response {
     } else {
         let more = if takes_names { ", POST" } else { "" };
         response.add_field("Allow", &[changes::methods(changes), more].concat());
-        // Class 2 are the locks, which only those need that can write.
+        // Class 2 stands for locks, which only clients that can write need.
         response.add_field("DAV", if changes.upload { "1, 2" } else { "1" });
         // Clients of Windows prefer another protocol otherwise.
         response.add_field("MS-Author-Via", "DAV");
