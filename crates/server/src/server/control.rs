@@ -13,7 +13,7 @@ impl Control {
         Self(watch::Sender::new(Phase::Serving))
     }
 
-    /// Accepts nothing more; the server ends once its transfers have ended or their time is up.
+    /// Stops accepting; the server ends once its transfers have ended or their time is up.
     pub fn drain(&self) {
         self.advance_to(Phase::Draining);
     }

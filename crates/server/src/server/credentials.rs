@@ -21,13 +21,13 @@ impl Credentials {
         self.0.identities().set_default(identity);
     }
 
-    /// Shows these certificates to clients that ask for their names, and the default one to all
-    /// others and for names that have none.
+    /// Presents these certificates to clients that request their names, and the default one to all
+    /// others and for names without a certificate.
     pub(crate) fn show(&self, identities: HostMap<Option<Identity>>) {
         self.0.identities().set_sites(identities);
     }
 
-    /// Returns the certificates by name, and the answers to challenges of authorities.
+    /// Returns the certificates by name, and the answers to challenges of certificate authorities.
     pub(crate) fn identities(&self) -> &Identities {
         self.0.identities()
     }

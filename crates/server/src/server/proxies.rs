@@ -1,4 +1,4 @@
-//! The proxies whose word about their clients is believed.
+//! The proxies that are trusted to name their clients.
 
 use std::net::IpAddr;
 
@@ -35,7 +35,7 @@ impl TrustedProxies {
             Some(_) => return Err(BadNetwork::Form),
             None => bits,
         };
-        // `::ffff:10.0.0.0/104` is `10.0.0.0/8`, as addresses of clients are written.
+        // `::ffff:10.0.0.0/104` is `10.0.0.0/8`, the form in which client addresses are compared.
         let address = given.to_canonical();
         let is_mapped = address != given;
         let length =
@@ -47,7 +47,7 @@ impl TrustedProxies {
         Ok(())
     }
 
-    /// Returns whether there are any.
+    /// Returns whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.networks.is_empty() && !self.unix
@@ -85,7 +85,7 @@ pub enum BadNetwork {
 }
 
 /// Returns an address with all bits after the first `length` set to 0. One of the other family,
-/// which has too few bits, stays as it is.
+/// which has too few bits, is returned unchanged.
 fn masked(address: IpAddr, length: u8) -> IpAddr {
     match address {
         IpAddr::V4(address) => {

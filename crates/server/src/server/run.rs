@@ -81,14 +81,14 @@ impl Server {
         meant.map(|listener| listener.address.clone()).collect()
     }
 
-    /// Has `observer` called with the entry of each response, once it has arrived at the client or
+    /// Calls `observer` with the entry of each response, once it has arrived at the client or
     /// its connection has ended. Several threads call it. After `Break` the connection gets no
     /// other response.
     pub fn observe(
         &mut self,
         observer: impl Fn(&AccessEntry) -> ControlFlow<()> + Send + Sync + 'static,
     ) {
-        // The first one stays.
+        // Only the first observer is kept.
         let _ = self.shared.observer.set(Box::new(observer));
     }
 
@@ -126,7 +126,7 @@ impl Server {
             let work = move || {
                 let ended = serve::run(shared, published, index, sockets, phase);
                 if ended.is_err() {
-                    // It could not begin: the clients of its socket would be refused.
+                    // The worker could not start: the clients of its socket would be refused.
                     control.drain();
                 }
                 ended
@@ -137,7 +137,7 @@ impl Server {
         }
         let stale_uploads = uploads::watch_stale_uploads(&published);
         wait_for_draining(&control);
-        // A server that is started now finds the path of a socket free.
+        // This frees the paths of sockets for a server that is started now.
         drop(self.listeners);
         drop(stale_uploads);
         shared.report(ServerEvent::Draining { open: shared.transfers.len() });

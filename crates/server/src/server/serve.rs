@@ -55,7 +55,7 @@ pub(crate) fn run(
         begin_helper()
     };
     if !begun {
-        // Without one, a server under a limit of threads would drop each request that needs one.
+        // Without one, a server at its limit of threads would drop each request that needs one.
         return Err(Errno::AGAIN.into());
     }
     let worker = Rc::new(Worker::new(shared, published, index));
@@ -164,7 +164,7 @@ fn accept_connection(
     let metrics = worker.metrics();
     let settings = &worker.shared.settings;
     let is_proxy = settings.trusted_proxies.trusts(address.map(|at| at.ip()));
-    // A proxy is not its clients: they count once they are known.
+    // A proxy's connection counts for its client, once that is known.
     let counted = address.filter(|_| !is_proxy);
     let Some(ticket) = worker.shared.admission.enter(counted, |of| worker.make_room(of)) else {
         metrics.connection_refused();
@@ -172,7 +172,7 @@ fn accept_connection(
         return;
     };
     if let Some(rate) = worker.shared.settings.rate {
-        // A socket that cannot be paced is served all the same.
+        // A socket that cannot be paced is served anyway.
         let _ = socket::set_pacing_rate(&socket, rate);
     }
     metrics.connection_opened();
@@ -185,7 +185,7 @@ fn accept_connection(
 
 /// Serves a connection to its end; `has_header` tells whether it begins with the header of a proxy.
 ///
-/// It is not an `async fn`, which would keep its arguments twice, as long as the connection lasts.
+/// Not an `async fn`, which would store its arguments twice, for as long as the connection lasts.
 #[expect(clippy::manual_async_fn, reason = "it is smaller")]
 fn serve_connection(
     mut presence: ConnectionCount,
@@ -194,7 +194,7 @@ fn serve_connection(
 ) -> impl Future<Output = ()> {
     async move {
         let refused = if has_header {
-            // It is boxed: its memory is free again when the first request comes.
+            // Boxed, so that its memory is free again when the first request arrives.
             match Box::pin(attribute(&mut presence, &peer)).await {
                 ControlFlow::Continue(refused) => refused,
                 ControlFlow::Break(()) => return,
@@ -203,13 +203,13 @@ fn serve_connection(
             None
         };
         let link = Link { worker: &presence.worker, peer: &peer };
-        // It is boxed to fit between two tasks, which are aligned; within one it would take more.
+        // Boxed to fit between two tasks, which are aligned; within one it would take more.
         serve::serve(Box::new(Connection::new(link, refused))).await;
     }
 }
 
-/// Reads from the header of a proxy for which client it has opened the connection, and counts the
-/// connection for that client. Returns the bytes that came instead of the header, if any; breaks if
+/// Reads the client of a connection from the header of its proxy, and counts the connection for
+/// that client. Returns the bytes that arrived instead of the header, if any; breaks if
 /// the connection is over.
 async fn attribute(
     presence: &mut ConnectionCount,
@@ -239,13 +239,13 @@ async fn evict_for_others(worker: Rc<Worker>) {
     }
 }
 
-/// Has a helper thread begin if none is idle; returns false if there is none and the system refuses
+/// Starts a helper thread if none is idle; returns false if there is none and the system refuses
 /// to start one, in which case tokio panics. This task must go on: no other enforces time limits.
 fn begin_helper() -> bool {
     panic::catch_unwind(|| drop(tokio::task::spawn_blocking(|| ()))).is_ok()
 }
 
-/// Does the work that depends on time alone, once a second.
+/// Runs the periodic work, at least once a second.
 async fn sweep(worker: Rc<Worker>) {
     let mut ticks =
         interval((worker.shared.settings.timeout / 2).clamp(MIN_SWEEP_INTERVAL, SWEEP_INTERVAL));
@@ -298,7 +298,7 @@ impl ConnectionCount {
         let worker = &self.worker;
         let make_room = |of| worker.make_room(of);
         let has_place = worker.shared.admission.attribute(&mut self.ticket, address, make_room);
-        // Before that it could have been closed to make room for itself.
+        // Only now: before, it could have been closed to make room for itself.
         peer.set_origin(address);
         has_place
     }
@@ -313,7 +313,7 @@ impl Drop for ConnectionCount {
     }
 }
 
-/// The interval at which a worker has its helpers do something, so that one of them is kept.
+/// The interval at which a worker gives its helpers work, so that one of them is kept.
 const HELPER_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The pause before another attempt to accept a connection.
@@ -331,7 +331,7 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// The shortest interval, whatever the timeout is.
 const MIN_SWEEP_INTERVAL: Duration = Duration::from_millis(1);
 
-/// The number of further milliseconds that connections are given to end.
+/// The number of milliseconds that connections get to end after they were closed.
 const LAST_TURNS: u32 = 100;
 
 #[cfg(test)]

@@ -31,8 +31,8 @@ pub struct Settings {
     /// The port at which clients without TLS are redirected to the port of TLS, at each address
     /// except Unix sockets; 0 for any free port.
     pub redirect_http: Option<u16>,
-    /// The permissions of Unix sockets at a path that the server makes; if there are none, those
-    /// that the umask leaves. Anyone who can write to a socket can connect to it.
+    /// The permissions of Unix sockets at a path that the server creates; `None` for those that the
+    /// umask leaves. Anyone who can write to a socket can connect to it.
     pub socket_mode: Option<u32>,
     /// The number of threads that serve, each with its own runtime and listener; at least one.
     pub workers: usize,
@@ -47,7 +47,7 @@ pub struct Settings {
     pub timeout: Duration,
     /// The maximum rate of one connection in bytes per second.
     pub rate: Option<u64>,
-    /// Whether pages that a transfer brought in from a disk are given back once the client has
+    /// Whether pages that a transfer read from a disk are given back once the client has
     /// them, so that frequently read files stay in memory.
     pub drops_behind: bool,
     /// The mechanisms that may move the bytes.
@@ -58,7 +58,7 @@ pub struct Settings {
     pub max_archive_entries: usize,
     /// The format of the access log's lines; `None` for no access log.
     pub log: Option<LogFormat>,
-    /// The time that transfers may take to end once the server is to end.
+    /// The time that transfers may take to end once the server is shutting down.
     pub drain: Duration,
 }
 
@@ -190,7 +190,7 @@ pub struct ServerSummary {
 pub enum ServerEvent {
     /// The server accepts no more connections and lets transfers end.
     Draining {
-        /// The number of transfers under way.
+        /// The number of transfers in progress.
         open: usize,
     },
     /// The server has ended.

@@ -46,21 +46,21 @@ pub(crate) struct Shared {
     pub(crate) checksums: Arc<Checksums>,
     /// The checksums that are being made.
     pub(crate) checksum_jobs: ChecksumJobs,
-    /// The listings under way.
+    /// The listings in progress.
     pub(crate) listings: Listings,
     /// Downloads that were interrupted.
     pub(crate) resumptions: Resumptions,
-    /// Digests that are known, and those under way.
+    /// Digests that are known, and those in progress.
     pub(crate) digests: Digests,
     /// Passwords that are being checked.
     pub(crate) passwords: Arc<Passwords>,
-    /// The uploads under way.
+    /// The uploads in progress.
     pub(crate) uploads: Uploads,
     /// The number of times that requests have changed names.
     changes: AtomicU64,
     /// The locks of WebDAV, by paths on the disk: sites may share folders.
     pub(crate) dav_locks: Mutex<LockTable>,
-    /// Limits the changes to files and folders under way.
+    /// Limits the changes to files and folders in progress.
     pub(crate) changing: Arc<ChangeSlots>,
     /// Limits the connections.
     pub(crate) admission: Admission,
@@ -128,7 +128,7 @@ impl Shared {
         })
     }
 
-    /// Begins to fill a cache, if that has not been done yet.
+    /// Starts a cache, unless it is started already.
     pub(crate) fn start_cache(self: &Arc<Self>, cache: Option<&Cache>) {
         let Some(cache) = cache else { return };
         let (shared, folder) = (Arc::downgrade(self), cache.folder().to_owned());
@@ -173,13 +173,13 @@ impl Shared {
         });
     }
 
-    /// Sets the receivers of log lines and notes.
+    /// Sets the receivers of log lines and events.
     pub(crate) fn listen_to(
         &self,
         log: impl Fn(&[u8]) + Send + Sync + 'static,
         on_event: impl Fn(ServerEvent) + Send + Sync + 'static,
     ) {
-        // A server runs once.
+        // A server runs only once, so neither is set yet.
         let _ = self.log.set(Box::new(log));
         let _ = self.on_event.set(Box::new(on_event));
     }
@@ -238,5 +238,5 @@ const MAX_ENTRY_BYTES: usize = 32 << 20;
 /// The number of such bytes that each connection may always hold: those of one response.
 const FREE_ENTRY_BYTES: usize = 4 << 10;
 
-/// The number of seconds between two notes about connections that cannot be accepted.
+/// The number of seconds between two reports of connections that cannot be accepted.
 const NOTE_INTERVAL_SECONDS: u64 = 60;

@@ -45,7 +45,7 @@ pub(crate) struct Worker {
     pub(crate) handshakes: Semaphore,
     /// The shares of clients in its helper threads.
     pub(crate) helpers: HelperShares,
-    /// The line of what takes longer than a short response.
+    /// The line of work that takes longer than a short response.
     pub(crate) turns: TurnQueue,
     peers: RefCell<Slab<Rc<Peer>>>,
     /// The connections that have been idle the longest.
@@ -120,7 +120,7 @@ impl Worker {
         self.sites.borrow().for_each_files(OpenFiles::forget_all);
     }
 
-    /// Adds a connection; returns its number, which another one may have after its end.
+    /// Adds a connection; returns its number, which is reused after its end.
     pub(crate) fn add_peer(&self, peer: &Rc<Peer>) -> usize {
         self.peers.borrow_mut().insert(Rc::clone(peer))
     }
@@ -212,7 +212,7 @@ impl Worker {
         self.peers.borrow().iter().for_each(|(_, peer)| act(peer));
     }
 
-    /// Returns a number above those of all connections, for work on each that must not delay
+    /// Returns a number above those of all connections, to visit them in steps that do not delay
     /// requests.
     pub(crate) fn peer_places(&self) -> usize {
         self.peers.borrow().capacity()
@@ -235,8 +235,8 @@ impl Worker {
         self.is_draining.get()
     }
 
-    /// Passes the present time in the form of a `Date` field, formatted once a second; 1970 if the
-    /// clock is beyond what a date in HTTP can say.
+    /// Passes the current time in the form of a `Date` field, formatted once a second; 1970 if the
+    /// clock is beyond the range of HTTP dates.
     pub(crate) fn with_date<T>(&self, now: SystemTime, use_it: impl FnOnce(&str) -> T) -> T {
         let mut date = self.date.borrow_mut();
         if !date.0.contains(&now) {
@@ -267,7 +267,7 @@ const SCRATCH: usize = 16 << 10;
 /// The number of idle connections that are closed at once if open files have run out.
 const EVICTED_AT_ONCE: usize = 32;
 
-/// The number of idle connections that one search finds. Looking at some ten thousand takes half a
+/// The number of idle connections that one search finds. Checking some ten thousand takes half a
 /// millisecond, for which hardly any new connection should have to wait.
 const FOUND_AT_ONCE: usize = 512;
 

@@ -69,7 +69,7 @@ impl Admission {
             && !self.count(client, limit)
             && !(make_room(Some(client)) && self.count(client, limit.saturating_add(CLOSING)))
         {
-            // One place of the reserve for each address: others have to be free for a full server.
+            // One place of the reserve for each address: the others must remain for a full server.
             let is_counted = self.count(client, limit.saturating_add(1));
             return if is_counted { self.reserved(ticket, address) } else { None };
         }
@@ -82,7 +82,7 @@ impl Admission {
         self.reserved(ticket, address)
     }
 
-    /// Finds a place in the reserve for a connection that its address is counted for.
+    /// Finds a place in the reserve for a connection that is counted for its address.
     fn reserved(&self, ticket: Ticket, address: Option<SocketAddr>) -> Option<Ticket> {
         let client = ticket.client;
         {
@@ -100,7 +100,7 @@ impl Admission {
     }
 
     /// Counts a connection, which has a place already, for the address of its client, once that is
-    /// known; returns whether the address has not reached its limit. `make_room` is as for
+    /// known; returns false if the address has reached its limit. `make_room` is as for
     /// [`enter`](Self::enter).
     pub(crate) fn attribute(
         &self,
@@ -164,7 +164,7 @@ impl Admission {
 const RESERVE: usize = 16;
 
 /// The maximum number of these for one client: a client that connects to a full server gets one, and
-/// keeps it for two seconds without asking for anything.
+/// keeps it for two seconds without a request.
 const MAX_RESERVED: usize = 2;
 
 /// The number of closing connections that may exist while others take their places.

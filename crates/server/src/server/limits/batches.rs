@@ -34,7 +34,7 @@ impl<K, T> Default for Batches<K, T> {
 
 impl<K: Eq + Hash + Clone, T> Batches<K, T> {
     /// Waits for the work of `key`. Unless it is queued for this client, `submit` is called to queue
-    /// it: the work runs when its first turn comes, whichever client that is of.
+    /// it: the work runs in the first turn of any client.
     ///
     /// # Errors
     ///
@@ -62,9 +62,9 @@ impl<K: Eq + Hash + Clone, T> Batches<K, T> {
         Ok(answer)
     }
 
-    /// Returns the senders of all that wait, at the moment in which the work begins: later requests
-    /// wait for the next run. It includes every request that has not gone away. There are none if
-    /// the work was begun in the turn of another client.
+    /// Begins the work, and returns the senders of all requests that still wait for it: later
+    /// requests wait for the next run. There are none if the work was begun in the turn of another
+    /// client.
     pub(crate) fn begin(&self, key: &K) -> Vec<oneshot::Sender<T>> {
         let batch = lock(&self.waiting).remove(key);
         let mut waiters = batch.map(|batch| batch.waiters).unwrap_or_default();

@@ -32,8 +32,8 @@ impl Budget {
         Self { memory: ClientBudget::new(limit as u64, limit as u64 / 4), free }
     }
 
-    /// Notes that a connection holds `bytes` now, for the client with this address; returns whether
-    /// it may.
+    /// Sets the bytes that a connection holds for the client with this address; returns whether
+    /// that many are allowed.
     pub(crate) fn hold(
         &self,
         share: &BudgetShare,
@@ -56,7 +56,7 @@ impl Budget {
 }
 
 impl BudgetShare {
-    /// Notes that the connection no longer holds anything.
+    /// Gives back everything that the connection holds.
     pub(crate) fn release(&self) {
         self.0.take();
     }

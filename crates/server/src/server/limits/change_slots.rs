@@ -1,8 +1,8 @@
-//! Limits the changes under way, and how many of them one client and one site may have.
+//! Limits the changes in progress, and how many of them one client and one site may have.
 //!
 //! Removing and copying large folders takes minutes. One client cannot take all places for it, nor
-//! stand in the way of others by the number of its changes that wait, and neither can a site whose
-//! disk does not answer.
+//! delay others by the number of its waiting changes, and neither can a site with an unresponsive
+//! disk.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use underpass_engine::wait::lock;
 use underpass_protocol::upload::Owner;
 
-/// The changes under way.
+/// The changes in progress.
 #[derive(Debug, Default)]
 pub(crate) struct ChangeSlots {
     state: Mutex<SlotState>,
@@ -19,9 +19,9 @@ pub(crate) struct ChangeSlots {
 
 #[derive(Debug, Default)]
 struct SlotState {
-    /// The changes under way.
+    /// The changes in progress.
     running: Vec<ChangePlace>,
-    /// Those that may not begin yet, in their order.
+    /// Those that may not begin yet, in order of arrival.
     waiting: VecDeque<(ChangePlace, oneshot::Sender<ChangeSlot>)>,
 }
 
@@ -33,7 +33,7 @@ struct ChangePlace {
     site: usize,
 }
 
-/// A change under way, until it is dropped.
+/// The place of a change in progress, which is given back on drop.
 #[derive(Debug)]
 pub(crate) struct ChangeSlot {
     slots: Arc<ChangeSlots>,
@@ -75,7 +75,7 @@ impl SlotState {
                 && count(&|other| other.site == place.site) < SITE_SHARE)
     }
 
-    /// Takes the first that waits and may begin, whose client has not left.
+    /// Takes the first waiting change that may begin and whose client has not left.
     fn next(&mut self) -> Option<(ChangePlace, oneshot::Sender<ChangeSlot>)> {
         self.waiting.retain(|(_, given)| !given.is_closed());
         let at = self.waiting.iter().position(|(place, _)| self.may_begin(place))?;
@@ -99,7 +99,7 @@ impl Drop for ChangeSlot {
     }
 }
 
-/// The maximum number of changes under way: they keep disks busy, and must leave helpers for
+/// The maximum number of changes in progress: they keep disks busy, and must leave helpers for
 /// clients that only read.
 const MAX_CHANGES: usize = 16;
 

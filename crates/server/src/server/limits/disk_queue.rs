@@ -65,8 +65,7 @@ impl DiskQueue {
         self.push(state, client, Box::new(job))
     }
 
-    /// Puts the next step of a job into the queue, without its limits: the job was admitted by
-    /// another one.
+    /// Puts the next step of a job into the queue, without its limits: the job was admitted before.
     ///
     /// # Errors
     ///
@@ -121,8 +120,8 @@ impl DiskQueue {
         }
     }
 
-    /// Returns the number of threads that may work for one client: half of several, so that a disk
-    /// that does not answer leaves some to other clients.
+    /// Returns the number of threads that may work for one client: half of several, so that an
+    /// unresponsive disk leaves some to other clients.
     fn share(&self) -> usize {
         self.max_threads.div_ceil(2)
     }
@@ -161,7 +160,7 @@ impl QueueState {
         self.running.get(&client).copied().unwrap_or(0)
     }
 
-    /// Notes that a job of a client has ended.
+    /// Records that a job of a client has ended.
     fn finish(&mut self, client: ClientNet) {
         match self.running_of(client) {
             0 | 1 => drop(self.running.remove(&client)),

@@ -1,4 +1,5 @@
-//! Shares the helper threads of a worker among clients, so that one whose files are on a disk that does
+//! Shares the helper threads of a worker among clients, so that one with files on an unresponsive
+//! disk delays only itself.
 //! not answer delays only itself.
 
 use std::cell::RefCell;
@@ -73,7 +74,7 @@ fn begin<T: Send + 'static>(
     })
 }
 
-/// The number of clients from which those without work are forgotten.
+/// The number of clients from which on those without work are forgotten.
 const FORGET_IDLE_FROM: usize = 256;
 
 #[cfg(test)]

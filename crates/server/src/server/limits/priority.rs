@@ -10,7 +10,7 @@ pub(crate) fn step_back() {
 }
 
 /// Lowers the priority of this thread, which computes for long, below the workers. It has to call
-/// [`let_others_run`] now and then.
+/// [`let_others_run`] regularly.
 pub(crate) fn step_back_to_compute() {
     set_priority(COMPUTE_SLICE);
 }

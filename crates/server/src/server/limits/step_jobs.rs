@@ -10,8 +10,8 @@ use underpass_engine::wait::lock;
 
 use underpass_protocol::request::ClientNet;
 
-/// Work by key, of which each waiting client has a step queued: the first turn of any of them moves
-/// it on.
+/// Work by key. Each waiting client has a step of it queued, and the first turn of any of them runs
+/// the next step.
 pub(crate) struct StepJobs<K, W, T> {
     jobs: Mutex<HashMap<K, StepJob<W, T>>>,
 }
@@ -75,7 +75,7 @@ impl<K: Eq + Hash + Clone, W, T> StepJobs<K, W, T> {
     }
 
     /// Puts the work back after a step that was not the last one; `submit` queues the next step for
-    /// each waiting client that has none queued. If none can be queued, the work is given up.
+    /// each waiting client that has none queued. If none can be queued, the work is abandoned.
     pub(crate) fn put_back<E>(
         &self,
         key: &K,

@@ -1,6 +1,6 @@
-//! Lets short work go first: what takes longer stands in a line, of which only a fraction of a
-//! millisecond is done before the worker looks for connections that have become ready, or a
-//! millisecond if no clients that want little are there.
+//! Lets short work go first. Longer work waits in a line, of which only a fraction of a millisecond
+//! is done before the worker checks for connections that have become ready, or a millisecond if no
+//! short responses compete.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -15,7 +15,7 @@ use tokio::task::yield_now;
 #[derive(Debug)]
 pub(crate) struct TurnQueue {
     line: Semaphore,
-    /// The time that turns have taken since the worker last looked for ready connections.
+    /// The time that turns have taken since the worker last checked for ready connections.
     spent: Cell<Duration>,
     /// The time of the last short response or new connection.
     last_short: Cell<Option<Instant>>,
@@ -45,29 +45,29 @@ impl TurnQueue {
     }
 
     /// Returns whether a turn could begin at once: the line is empty and, while there are short
-    /// responses to send, the worker has just looked for them.
+    /// responses to send, the worker has just checked for them.
     pub(crate) fn is_free(&self, now: Instant) -> bool {
         self.line.available_permits() > 0
             && (!self.is_contended(now) || self.spent.get() < MAX_SPENT)
     }
 
-    /// Notes a short response or a new connection.
+    /// Records a short response or a new connection.
     pub(crate) fn record_short(&self, now: Instant) {
         self.last_short.set(Some(now));
     }
 
-    /// Returns whether clients that want little are there.
+    /// Returns whether short responses compete.
     pub(crate) fn is_contended(&self, now: Instant) -> bool {
         self.last_short.get().is_some_and(|at| now.saturating_duration_since(at) < SHORT_WAIT)
     }
 
-    /// Returns the time for turns before connections that are ready go first. Large responses that
-    /// wait lose little by a long time; with a short one they could overtake the line without end.
+    /// Returns the time for turns before connections that are ready go first. Large responses in
+    /// line lose little by a long time; with a short one, others could keep overtaking the line.
     fn max_spent(&self, now: Instant) -> Duration {
         if self.is_contended(now) { MAX_SPENT } else { MAX_SPENT_ALONE }
     }
 
-    /// Does work of which the part before its first wait takes a turn.
+    /// Runs work; the part before its first wait takes a turn.
     pub(crate) async fn run<T>(&self, work: impl Future<Output = T>) -> T {
         let mut turn = Some(self.begin().await);
         let mut work = pin!(work);
@@ -94,14 +94,14 @@ impl Drop for TurnPermit<'_> {
     }
 }
 
-/// The time for turns before connections that are ready go first, while clients want little.
+/// The time for turns before connections that are ready go first, while short responses compete.
 const MAX_SPENT: Duration = Duration::from_micros(50);
 
 /// The same among large responses alone: some turns of 2 MiB.
 const MAX_SPENT_ALONE: Duration = Duration::from_millis(1);
 
-/// The time after a short response or a new connection for which clients that want little are
-/// there.
+/// The time after a short response or a new connection for which short responses count as
+/// competing.
 const SHORT_WAIT: Duration = Duration::from_millis(10);
 
 #[cfg(test)]
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_are_short_only_beside_clients_that_want_little() {
+    fn turns_are_short_only_while_short_responses_compete() {
         let (turns, now) = (TurnQueue::default(), Instant::now());
         assert_eq!(turns.max_spent(now), MAX_SPENT_ALONE);
         turns.record_short(now);
@@ -148,7 +148,7 @@ mod tests {
         turns.spent.set(MAX_SPENT);
         assert!(turns.is_free(now));
         turns.record_short(now);
-        assert!(!turns.is_free(now), "clients that want little go first");
+        assert!(!turns.is_free(now), "short responses go first");
     }
 
     #[test]

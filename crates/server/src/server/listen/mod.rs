@@ -34,7 +34,7 @@ pub(crate) struct Listener {
     /// The address for clients: `127.0.0.1:5000` or `unix:/run/x`.
     pub(crate) address: String,
     pub(crate) kind: ListenerKind,
-    /// A path that this program made and has to remove.
+    /// The path of a Unix socket that the server created and has to remove.
     _path: Option<SocketPath>,
 }
 
@@ -77,8 +77,8 @@ impl Listener {
     }
 }
 
-/// Listens for clients that are redirected to the ports of `listeners`: at `port` of each of their
-/// addresses, and from there to the first port at that address.
+/// Listens for clients that are redirected to HTTPS: on `port` of each address of `listeners`, to
+/// the first port at that address.
 pub(crate) fn redirects(
     listeners: &[Listener],
     port: u16,
@@ -145,7 +145,7 @@ fn unix(path: &Path, mode: Option<u32>, workers: usize) -> io::Result<Listener> 
     let id = id_of(path);
     let made = SocketPath { id, path: path.to_owned() };
     if let Some(mode) = mode {
-        // Nobody can connect before it listens. If another user has put something else at the path,
+        // No client can connect before it listens. If another user has put something else at the path,
         // it is left alone.
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = open(path, flags, Mode::empty())?;
@@ -189,11 +189,11 @@ fn local_address(socket: &OwnedFd) -> io::Result<String> {
     Ok(SocketAddr::try_from(getsockname(socket)?)?.to_string())
 }
 
-/// Removes the path of a socket when its server accepts nothing more.
+/// Removes the path of a socket when its server stops accepting.
 #[derive(Debug)]
 struct SocketPath {
     path: PathBuf,
-    /// The socket that this program made there: another program may have put its own in its place.
+    /// The socket that was created there: another program may have replaced it.
     id: Option<FileId>,
 }
 
@@ -206,7 +206,7 @@ impl Drop for SocketPath {
     }
 }
 
-/// The maximum number of bytes that a connection takes without having sent them, until its client
+/// The maximum number of bytes that a connection takes and has not sent, until its client
 /// has read some of them.
 const UNPROVEN_UNSENT: u32 = 128 << 10;
 

@@ -39,8 +39,8 @@ impl LinkTargets<'_> {
         known(seen.map(|(attributes, is_inside)| (is_inside || leaves) && attributes.is_served()))
     }
 
-    /// Returns whether the client may know of the path to which a link leads where nothing is, which
-    /// is never the case outside of the root.
+    /// Returns whether the client may know the path of a link's missing target, which is never the
+    /// case outside the root.
     fn may_name_missing(&self, path: &[u8], link: &[u8]) -> Result<bool, Errno> {
         let root = &self.site.root;
         let above = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
@@ -78,7 +78,7 @@ impl LinkTargets<'_> {
 }
 
 /// Returns the result of a lookup, which is false if it fails because the target does not exist, or
-/// may not be looked at.
+/// may not be accessed.
 fn known(found: Result<bool, Errno>) -> Result<bool, Errno> {
     match found {
         Err(errno) if leads_nowhere(errno) => Ok(false),

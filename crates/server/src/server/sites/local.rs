@@ -1,5 +1,5 @@
-//! The sites as one worker has them, so that a request needs no lock and no count that other
-//! threads change.
+//! A worker's view of the sites, so that a request needs no lock and no count that other threads
+//! change.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -12,12 +12,12 @@ use crate::server::sites::published::{Published, Sites};
 use crate::server::sites::site::Site;
 use underpass_protocol::request::Request;
 
-/// A site with the files of it that a worker has open.
+/// A site with those of its files that a worker has open.
 #[derive(Debug)]
 pub(crate) struct LocalSite {
     pub(crate) site: Arc<Site>,
     pub(crate) files: RefCell<OpenFiles>,
-    /// The authority of the last request whose host was found to be allowed: most are for the same.
+    /// The last authority whose host was allowed: most requests repeat it.
     last_host: RefCell<Vec<u8>>,
 }
 
@@ -39,7 +39,7 @@ impl LocalSite {
 #[derive(Clone, Debug)]
 pub(crate) struct Selection {
     pub(crate) site: Rc<LocalSite>,
-    /// Whether the request has a name of the site, and was not given to the default one.
+    /// Whether the request names the site, instead of falling back to the default one.
     pub(crate) is_named: bool,
     /// Why no site answers the request, if none does.
     pub(crate) misdirected: Option<Misdirected>,
@@ -82,7 +82,7 @@ impl LocalSites {
         Self { generation, by_name, all, open }
     }
 
-    /// Takes the sites that are served now, if they were replaced.
+    /// Switches to the sites that are served now, if they were replaced.
     pub(crate) fn keep_up(&mut self, published: &Published) {
         if self.generation != published.generation() {
             self.for_each_files(OpenFiles::forget_all);
@@ -95,7 +95,7 @@ impl LocalSites {
         &self.all[self.by_name.default]
     }
 
-    /// Returns the site of a request, over a connection whose handshake named this server.
+    /// Returns the site of a request on a connection with this server name in its handshake.
     pub(crate) fn select(&self, request: &Request<'_, '_>, sni: Option<&str>) -> Selection {
         let by_name = &self.by_name.by_name;
         if by_name.is_empty() {
@@ -123,5 +123,5 @@ impl LocalSites {
     }
 }
 
-/// The maximum length of an authority that is remembered: that of a name of the DNS, and a port.
+/// The maximum length of an authority that is remembered: that of a DNS name and a port.
 const MAX_HOST: usize = 260;

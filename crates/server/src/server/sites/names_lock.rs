@@ -10,8 +10,8 @@ use underpass_engine::wait::unpoison;
 pub(crate) struct NamesLock(Arc<RwLock<()>>);
 
 impl NamesLock {
-    /// Keeps other requests from giving or taking names if `is_alone`, as between the last check of
-    /// a conditional request and its change; otherwise only those that have to be alone.
+    /// Keeps all other requests from changing names if `is_alone`, as between the last check of a
+    /// conditional request and its change; otherwise only those that have to be alone.
     pub(crate) fn hold(&self, is_alone: bool) -> NamesGuard<'_> {
         if is_alone {
             NamesGuard::Alone(unpoison(self.0.write()))
@@ -30,6 +30,6 @@ impl NamesLock {
 pub(crate) enum NamesGuard<'s> {
     /// No other request may give or take names.
     Alone(#[expect(dead_code, reason = "held")] RwLockWriteGuard<'s, ()>),
-    /// Changes that depend on no other may do so too.
+    /// Other changes that need not be alone may do so, too.
     Together(#[expect(dead_code, reason = "held")] RwLockReadGuard<'s, ()>),
 }

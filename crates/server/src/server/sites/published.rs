@@ -43,7 +43,7 @@ impl Sites {
         }
         let default = settings.iter().position(|site| site.is_default);
         let default = default.unwrap_or(settings.len());
-        // Metrics are of the whole server, and of no concern to the users of other sites.
+        // Metrics cover the whole server, so only one site serves them.
         let metered = if default < settings.len() { default } else { 0 };
         let others = settings.iter_mut().enumerate().filter(|(place, _)| *place != metered);
         others.for_each(|(_, site)| site.metrics = false);
@@ -88,7 +88,7 @@ fn set_realms(sites: &mut [Site], before: &[Option<u64>]) {
 }
 
 /// Gives sites that may serve the same files the same lock: that of a site `before` them, requests
-/// to which may be under way. A disk that does not answer thus holds up only sites that use it.
+/// to which may be under way. An unresponsive disk thus delays only sites that use it.
 fn share_names(sites: &mut [Site], before: &[Arc<Site>]) {
     for place in 0..sites.len() {
         let site = &sites[place];
@@ -112,7 +112,7 @@ fn may_share_files(one: &Site, other: &Site) -> bool {
     one.device == other.device || one.root.overlaps(&other.root)
 }
 
-/// Returns whether a site goes on as another one: it serves the same folder under one of its names.
+/// Returns whether a site continues as another one: it serves the same folder under one of its names.
 fn is_continued(before: &SiteSettings, after: &SiteSettings) -> bool {
     let is_same_name = before.names.iter().any(|name| after.names.contains(name));
     before.root == after.root && (is_same_name || (before.is_default && after.is_default))
@@ -133,7 +133,7 @@ pub(crate) struct Published {
     generation: AtomicU64,
     /// They are locked for a moment only: workers wait for it.
     sites: Mutex<Arc<Sites>>,
-    /// Held while others are opened, which may wait for a disk.
+    /// Held while new sites are opened, which may wait for a disk.
     replacing: Mutex<()>,
 }
 
@@ -168,12 +168,12 @@ pub struct SiteControl {
 }
 
 impl SiteControl {
-    /// Serves these sites from the next request of each connection on. Requests that were begun end
+    /// Serves these sites from the next request of each connection on. Requests in progress end
     /// with the previous sites.
     ///
     /// # Errors
     ///
-    /// [`ServeError`] for the first site that cannot be served; then all is as it was.
+    /// [`ServeError`] for the first site that cannot be served; then nothing changes.
     pub fn replace(&self, settings: Vec<SiteSettings>) -> Result<(), ServeError> {
         let _replacing = lock(&self.published.replacing);
         let present = self.published.get();
@@ -188,7 +188,7 @@ impl SiteControl {
     }
 }
 
-/// Has the certificates of sites shown to clients that ask for them.
+/// Installs the certificates of sites for the clients that request their names.
 fn show_certificates(credentials: Option<&Credentials>, sites: &Sites) {
     let Some(credentials) = credentials else { return };
     let mut identities = HostMap::default();

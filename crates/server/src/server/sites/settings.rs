@@ -14,7 +14,7 @@ use underpass_transport::tls::Identity;
 
 /// The settings of one site.
 #[derive(Clone, Debug)]
-#[allow(clippy::struct_excessive_bools)] // each is a switch of its own that users set
+#[allow(clippy::struct_excessive_bools)] // each is a separate switch that users set
 pub struct SiteSettings {
     /// The names for which it answers.
     pub names: Vec<HostPattern>,
@@ -27,7 +27,7 @@ pub struct SiteSettings {
     pub cache: Option<Cache>,
     /// The certificate for its names, instead of the server's.
     pub identity: Option<Identity>,
-    /// Whether certificates for its names are ordered from an authority, one for each name.
+    /// Whether certificates for its names are ordered from a certificate authority, one for each name.
     pub is_ordered: bool,
     /// The paths that are redirected; the first that matches counts.
     pub redirects: Vec<Redirect>,
@@ -42,7 +42,7 @@ pub struct SiteSettings {
     /// Patterns of names that are not served; a pattern with a slash is matched with the whole
     /// path.
     pub hide: Vec<String>,
-    /// Files and folders of the server itself out of the root, see [`hide_file`](Self::hide_file).
+    /// Files and folders of the server itself outside the root, see [`hide_file`](Self::hide_file).
     pub own_files: Vec<PathBuf>,
     /// Whether names that begin with a dot are served.
     pub shows_hidden: bool,
@@ -175,14 +175,13 @@ pub struct PathHeader {
 /// The changes that clients with the right to write may make.
 #[derive(Clone, Copy, Debug)]
 pub struct Changes {
-    /// Whether files may be uploaded where there are none, and folders be made. Existing files may
-    /// be replaced, too.
+    /// Whether files may be uploaded and folders be created. Existing files may be replaced, too.
     pub upload: bool,
     /// Whether files and folders may be removed, or moved away.
     pub delete: bool,
     /// The maximum size of one file in bytes.
     pub limit: Option<u64>,
-    /// Whether missing parent folders of an uploaded file are made.
+    /// Whether missing parent folders of an uploaded file are created.
     pub create_parents: bool,
     /// Whether a change is on the disk before the client gets the response.
     pub sync: bool,

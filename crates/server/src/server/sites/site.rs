@@ -37,7 +37,7 @@ pub(crate) struct Site {
     /// Whether browsers are asked not to run the scripts of files: these would otherwise act as
     /// pages of this site in the browser of any user that opens them.
     pub(crate) sandboxes: bool,
-    /// A number that stays the same when the sites are replaced, if this one goes on.
+    /// A number that stays the same when the sites are replaced, if this site continues.
     pub(crate) scope: u64,
     /// Its name in logs and its counts, if it has a name.
     pub(crate) counts: Option<Arc<SiteCounts>>,
@@ -125,7 +125,7 @@ impl Site {
     }
 }
 
-/// Returns a number by which two sites differ that serve something else or have other names.
+/// Returns a number that differs between sites with other roots or other names.
 fn scope(settings: &SiteSettings) -> u64 {
     let mut hasher = DefaultHasher::new();
     (&settings.names, &settings.root, settings.is_default).hash(&mut hasher);

@@ -26,8 +26,8 @@ pub(crate) fn has_room(site: &Site, folder: impl AsFd, len: u64) -> bool {
     len.saturating_add(promised).saturating_add(kept) <= bytes(facts.f_bavail)
 }
 
-/// Gives back the space reserved for bytes that have not arrived. The caller must have locked a part
-/// for this process: bytes that another process adds at the same time would be cut off.
+/// Gives back the space reserved for bytes that have not arrived. The caller must have locked the
+/// part for this process: bytes that another process adds at the same time would be cut off.
 /// (ext4 gives nothing back by punching a hole after the end.)
 pub(crate) fn release(file: &File) {
     // If that fails, the space is given back when the part is removed.
