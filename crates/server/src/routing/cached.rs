@@ -42,7 +42,7 @@ pub(crate) struct CachedBody {
 }
 
 impl CachedBody {
-    /// Creates the body of a plan; without a length it is sent in chunks, if the client supports that.
+    /// Creates the body of a plan; without a length it is sent in chunks, if the client can.
     pub(crate) fn new(
         reader: Reader,
         content: PlannedBody,

@@ -102,8 +102,7 @@ pub(crate) async fn respond(
                 Some(Err(error)) => match error.kind() {
                     // Nothing was sent, so the new version can be.
                     CacheErrorKind::Changed => {}
-                    // The object was dropped, and is fetched again; if the disk fails then, it is
-                    // relayed.
+                    // It was dropped, and is fetched again; if the disk fails then, it is relayed.
                     CacheErrorKind::Disk if attempt == 0 => {}
                     CacheErrorKind::NoRoom | CacheErrorKind::Disk if !request.is_relayed => {
                         request.is_relayed = true;

@@ -145,8 +145,8 @@ fn unix(path: &Path, mode: Option<u32>, workers: usize) -> io::Result<Listener> 
     let id = id_of(path);
     let made = SocketPath { id, path: path.to_owned() };
     if let Some(mode) = mode {
-        // No client can connect before it listens. If another user has put something else at the path,
-        // it is left alone.
+        // No client can connect before it listens. If another user has put something else at the
+        // path, it is left alone.
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = open(path, flags, Mode::empty())?;
         if Some(FileId::of(&fstat(&opened)?)) != id {

@@ -112,7 +112,7 @@ fn may_share_files(one: &Site, other: &Site) -> bool {
     one.device == other.device || one.root.overlaps(&other.root)
 }
 
-/// Returns whether a site continues as another one: it serves the same folder under one of its names.
+/// Returns whether a site continues as another: it serves the same folder under one of its names.
 fn is_continued(before: &SiteSettings, after: &SiteSettings) -> bool {
     let is_same_name = before.names.iter().any(|name| after.names.contains(name));
     before.root == after.root && (is_same_name || (before.is_default && after.is_default))

@@ -27,7 +27,7 @@ pub struct SiteSettings {
     pub cache: Option<Cache>,
     /// The certificate for its names, instead of the server's.
     pub identity: Option<Identity>,
-    /// Whether certificates for its names are ordered from a certificate authority, one for each name.
+    /// Whether its certificates are ordered from a certificate authority, one for each name.
     pub is_ordered: bool,
     /// The paths that are redirected; the first that matches counts.
     pub redirects: Vec<Redirect>,
