@@ -27,7 +27,7 @@ pub fn opened(path: &Path) -> OwnedFd {
     File::open(path).unwrap().into()
 }
 
-/// How many descriptors are open below this folder, whatever other tests have open.
+/// The number of descriptors that are open below this folder, whatever other tests have open.
 pub fn open_below(root: &Path) -> usize {
     let targets = fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| {
         // Another thread's may be closed by now.
@@ -80,7 +80,7 @@ pub fn awkward(root: &Path) {
         names.push(vec![b'n'; len]);
     }
     for (index, name) in names.iter().enumerate() {
-        // From empty over a block and less and more to what does not fit into a pipe.
+        // From empty over about a block to more than a pipe holds.
         let len = [0, 1, 511, 512, 513, 8_193, 70_000][index % 7];
         fs::write(root.join(OsStr::from_bytes(name)), noise(len)).unwrap();
     }
@@ -131,7 +131,7 @@ fn modes_and_times(root: &Path) {
     }
 }
 
-/// Makes folders within each other, with a file and a link in each.
+/// Creates nested folders, with a file and a link in each.
 pub fn deep(root: &Path, levels: usize, name: &str) {
     let mut folder = opened(root);
     for _ in 0..levels {
@@ -155,7 +155,7 @@ pub enum Found {
     Link(OsString, i64, i64),
 }
 
-/// Everything in a folder by path, but what has no place in an archive.
+/// Everything in a folder by path, except what archives cannot hold.
 pub fn contents(root: &Path) -> Vec<(PathBuf, Found)> {
     let entries = tree(root).into_iter().filter_map(|(path, TreeEntry { content, facts })| {
         let (mode, time) = (facts.mode() & 0o7777, facts.modified().unwrap());

@@ -10,7 +10,7 @@ use underpass_server::archive::{ArchiveError, ArchiveRange, Layout};
 
 use crate::rig::{awkward, folder, layout_of, noise, open_below, opened, read};
 
-/// Sends a range, and gives what was received and by which ways.
+/// Sends a range, and returns what was received and by which mechanisms.
 fn sent(mut body: ArchiveRange, options: impl Fn() -> Options<'static>) -> (Vec<u8>, Report) {
     let (near, mut far) = UnixStream::pair().unwrap();
     let receiver = std::thread::spawn(move || {

@@ -83,7 +83,7 @@ fn paths_longer_than_the_kernel_takes_are_unpacked() {
     }
     if has("bsdtar") {
         // GNU tar cannot; libarchive can, but loses the way back to set times and owners, as it
-        // does with archives of its own.
+        // does with its own archives.
         fed(Command::new("bsdtar").args(["-x", "-f", "-", "-C"]).arg(target.path()), &whole);
         let top = target.path().join("top");
         let again = layout_of(&top);

@@ -1,4 +1,4 @@
-//! What a walk takes and leaves out, and when it gives up.
+//! The entries that a walk includes and leaves out, and when it fails.
 
 use std::cell::Cell;
 use std::fs;
@@ -70,7 +70,7 @@ fn links_are_members_and_never_followed() {
 }
 
 #[test]
-fn a_link_that_cannot_be_looked_at_now_is_not_missing_but_an_error() {
+fn a_link_that_cannot_be_checked_now_is_an_error() {
     let folder = folder();
     files(folder.path(), &["sub/file"]);
     symlink("file", folder.path().join("sub/link")).unwrap();
@@ -148,7 +148,7 @@ fn a_member_that_changed_is_not_opened() {
     let version = Version::of(fs::File::open(root.path().join("sub/file")).unwrap()).unwrap();
     let open = || open_member(&folder, b"sub/file", &version);
     open().unwrap();
-    // Another name is no other contents.
+    // A hard link changes no contents.
     fs::hard_link(root.path().join("sub/file"), root.path().join("second")).unwrap();
     open().unwrap();
     let changes: [fn(&Path); 5] = [
@@ -218,6 +218,6 @@ fn a_walk_has_one_folder_open_however_deep_it_is() {
     };
     let options = WalkOptions { hides: &hides, ..WalkOptions::default() };
     assert_eq!(walk(opened(root.path()), &options).unwrap().members(), 180);
-    // The one at hand and the one just entered; the archived one is not below itself.
+    // The current one and the one just entered; the archived one is not below itself.
     assert!((1..=2).contains(&most.get()), "{}", most.get());
 }

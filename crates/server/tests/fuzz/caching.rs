@@ -1,4 +1,4 @@
-//! A stored response only grows older, and is never of use for longer than it says, whatever the
+//! A stored response only grows older, and is never used for longer than it states, whatever the
 //! origin sends and however the clock is set.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -15,7 +15,7 @@ pub(crate) const SEEDS: &[&[u8]] = &[
     b"\0\0\0\0\0\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xfflast-modified: Sun, 06 Nov 1994 08:49:37 GMT\ncdn-cache-control: max-age=99999999999999999999",
 ];
 
-/// When it was requested and received, and the time, in milliseconds since 1970; and fields.
+/// The times of its request, of its arrival, and now, in milliseconds since 1970; and fields.
 pub(crate) fn check(data: &[u8]) {
     let mut input = Input(data);
     let mut time = || UNIX_EPOCH + Duration::from_millis(input.number());

@@ -1,5 +1,5 @@
-//! A chunked body means the same in whatever pieces it comes, ends where its last line does, and
-//! a reader that skips its data finds the same end.
+//! A chunked body means the same in whatever pieces it arrives, ends at its last line, and a reader
+//! that skips its data finds the same end.
 
 use underpass_protocol::chunked::{BadChunk, Chunked};
 
@@ -13,10 +13,10 @@ pub(crate) const SEEDS: &[&[u8]] = &[
     b"\x07\x02\x09\x0b1\r\nx\r\n1\r\ny\r\n0\r\nTrailer: \xe4\t\r\n\r\n",
 ];
 
-/// What a body came to: its data, and where it ended if it did.
+/// The result of reading a body: its data, and where it ended if it did.
 type Outcome = Result<(Vec<u8>, Option<usize>), BadChunk>;
 
-/// The lengths of four pieces, which come again and again, and a body with what follows it.
+/// The lengths of four pieces, used in turn, and a body with what follows it.
 pub(crate) fn check(data: &[u8]) {
     let mut input = Input(data);
     let pieces = [0; 4].map(|_: u8| usize::from(input.byte()).max(1));
@@ -31,12 +31,12 @@ pub(crate) fn check(data: &[u8]) {
     assert_eq!(end, skipped.map(|step| step.is_done.then_some(step.consumed)));
     let Ok((data, Some(end))) = whole else { return };
     assert!(data.len() + 5 <= end && body[..end].ends_with(b"\r\n\r\n"));
-    // What follows is not looked at, and no beginning is whole.
+    // What follows is not read, and no prefix is complete.
     assert_eq!(read(&body[..end], &[end]), Ok((data, Some(end))));
     assert!(matches!(read(&body[..end - 1], &[end]), Ok((_, None))));
 }
 
-/// Reads a body that comes in such pieces.
+/// Reads a body that arrives in such pieces.
 fn read(body: &[u8], pieces: &[usize]) -> Outcome {
     let mut chunked = Chunked::default();
     let (mut at, mut data) = (0, Vec::new());
@@ -62,8 +62,8 @@ fn read(body: &[u8], pieces: &[usize]) -> Outcome {
     Ok((data, None))
 }
 
-/// Where the body ends for a reader that reads the framing a few bytes at a time and has the data
-/// go elsewhere.
+/// The end of the body for a reader that reads the framing a few bytes at a time and skips the
+/// data.
 fn pass(body: &[u8]) -> Result<Option<usize>, BadChunk> {
     let mut chunked = Chunked::default();
     let mut at = 0;

@@ -1,5 +1,5 @@
 //! Whatever the fields of a request say, its plan is well formed, promises what it sends, and
-//! sends a part of the file only if the version is the one that was meant.
+//! sends a part of the file only if the version is the requested one.
 
 use std::time::{Duration, UNIX_EPOCH};
 

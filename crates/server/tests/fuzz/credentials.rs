@@ -1,4 +1,4 @@
-//! Only the name and password of a user are taken for that user.
+//! Only the name and password of a user are accepted as that user's.
 
 use std::sync::OnceLock;
 
@@ -45,12 +45,12 @@ pub(crate) fn check(data: &[u8]) {
             }
             AccessDecision::Forbidden => {
                 let known = USERS.iter().filter(|(name, _)| is_of(name, field.unwrap()));
-                assert_eq!(known.count(), 1, "it is known who asks");
+                assert_eq!(known.count(), 1, "the user is known");
             }
             AccessDecision::Challenge | AccessDecision::Wrong => {
                 assert!(field.is_some() || !access.can(None, path, right));
             }
-            verdict => panic!("nothing else is to be done: {verdict:?}"),
+            verdict => panic!("unexpected verdict: {verdict:?}"),
         }
     }
 }

@@ -14,7 +14,7 @@ pub(crate) const SEEDS: &[&[u8]] = &[
     b"a\n./b/../c",
 ];
 
-/// A host, a destination, and what else is said, a line each.
+/// A host, a destination, and other fields, a line each.
 pub(crate) fn check(data: &[u8]) {
     let mut lines = data.splitn(4, |&byte| byte == b'\n');
     let mut line = || lines.next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What a field says of digests is said again by what is written of it, and no wish is for nothing.
+//! Parsed digest fields are written back with the same meaning, and no preference is for nothing.
 
 use underpass_protocol::digest::{
     Digest, parse_digests, parse_wanted, write_digests, write_wanted,

@@ -1,8 +1,8 @@
 //! Properties that hold for every input, tried with random inputs: seeds changed at random, with
-//! words of HTTP between. libFuzzer, which is better at it and not everywhere, drives the same
-//! functions from `fuzz/`; this way each run of the tests tries something new.
+//! words of HTTP between. libFuzzer, which is better at this but not available everywhere, drives
+//! the same functions from `fuzz/`; this way each run of the tests tries something new.
 //!
-//! `FUZZ_SECONDS=60 cargo test --test fuzz` looks longer. A failure prints its input.
+//! `FUZZ_SECONDS=60 cargo test --test fuzz` searches longer. A failure prints its input.
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, missing_docs)]
 

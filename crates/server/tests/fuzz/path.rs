@@ -26,7 +26,7 @@ fn check_below(bytes: &[u8], prefix: &[u8]) {
         assert_eq!(target.query.has(key), target.query.get(key).is_some());
     }
 
-    // The path in its plainest form means the same.
+    // The normalized path means the same.
     let mut link = prefix.to_vec();
     for part in parts() {
         link.push(b'/');

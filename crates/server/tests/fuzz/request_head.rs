@@ -1,5 +1,5 @@
-//! Whatever comes in is a request with one reading, the beginning of one, or refused; and a
-//! chunked body ends at the same byte in whatever pieces it comes.
+//! Any input is a request with one meaning, the beginning of one, or refused; and a chunked body
+//! ends at the same byte in whatever pieces it arrives.
 
 use underpass_protocol::chunked::{BadChunk, Chunked};
 use underpass_protocol::request::{BodyLength, Request, parse, too_long};
@@ -11,7 +11,7 @@ pub(crate) const SEEDS: &[&[u8]] = &[
     b"OPTIONS * HTTP/1.1\nHost: [::1]\nContent-Length: 3\nExpect: 100-continue\n\nabc",
 ];
 
-/// What may come in on a connection.
+/// The bytes that arrive on a connection.
 pub(crate) fn check(bytes: &[u8]) {
     let mut storage = [httparse::EMPTY_HEADER; 16];
     let _ = too_long(bytes).status();
@@ -19,7 +19,7 @@ pub(crate) fn check(bytes: &[u8]) {
     assert!(len <= bytes.len());
     check_head(&request);
 
-    // What comes after the head does not change it, and no beginning of it was a whole head.
+    // Bytes after the head do not change it, and no prefix of it is a complete head.
     let mut storage = [httparse::EMPTY_HEADER; 16];
     let again = parse(&bytes[..len], &mut storage).unwrap().unwrap();
     assert_eq!((again.0.target, again.1), (request.target, len));
@@ -49,7 +49,7 @@ fn check_head(request: &Request) {
     let _ = (request.keeps_alive(), request.expects_continue(), request.authority());
 }
 
-/// Where a chunked body ends that comes in pieces of this size, and how much data it has.
+/// The end of a chunked body that arrives in pieces of this size, and the length of its data.
 fn end_of(body: &[u8], piece: usize) -> Result<Option<(usize, usize)>, BadChunk> {
     let mut chunked = Chunked::default();
     let (mut at, mut data) = (0, 0);

@@ -1,12 +1,12 @@
-//! Tries inputs at random: seeds, changed in the ways in which requests go wrong.
+//! Tries inputs at random: seeds, changed in ways in which requests go wrong.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Tries the seeds and the inputs in `fuzz/corpus`, and then what becomes of them by changes at
-/// random, for as long as the environment says.
+/// Tries the seeds and the inputs in `fuzz/corpus`, and then random changes of them, for as long as
+/// the environment says.
 pub(crate) fn search(target: &str, seeds: &[&[u8]], check: fn(&[u8])) {
     let seconds = std::env::var("FUZZ_SECONDS").map_or(0.5_f64, |text| text.parse().unwrap());
     let words = words(include_str!("http.dict"));
@@ -60,7 +60,7 @@ fn change(bytes: &mut Vec<u8>, words: &[Vec<u8>], dice: &mut Dice) {
         5 => bytes.truncate(at.max(1)),
         _ => {
             let word = words[dice.below(words.len())].iter().copied();
-            // In place of something as often as between.
+            // As often in place of something as between.
             let end = if dice.below(2) == 0 { at } else { end };
             bytes.splice(at..end, word);
         }

@@ -15,7 +15,7 @@ pub(crate) const SEEDS: &[&[u8]] = &[
         \0\0\0\0\0\0\0\x06\x02name\x01\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x05\x01ln\x03target\0",
 ];
 
-/// An archive of what the input tells, and a range of it.
+/// An archive derived from the input, and a range of it.
 pub(crate) fn check(data: &[u8]) {
     let mut input = Input(data);
     let (start, end) = (input.number(), input.number());
@@ -29,7 +29,7 @@ pub(crate) fn check(data: &[u8]) {
     }
 }
 
-/// A layout of what the input tells; `None` if it refuses to become so long.
+/// A layout derived from the input; `None` if it would be too long.
 fn lay_out(format: ArchiveFormat, input: &mut Input<'_>) -> Option<Layout> {
     let top = FileVersion { device: 1, inode: 1, links: 1, ..FileVersion::default() };
     let mut builder = Builder::new(format, name_in(input));
@@ -38,7 +38,7 @@ fn lay_out(format: ArchiveFormat, input: &mut Input<'_>) -> Option<Layout> {
     while !input.0.is_empty() && count < 200 {
         let shape = input.byte();
         let mut version = top;
-        // Of every magnitude, not only huge.
+        // Of every magnitude, not only huge ones.
         version.size = (input.number() >> 1) >> (input.byte() % 64);
         version.modified.seconds = input.number().cast_signed();
         version.modified.nanoseconds = (input.number() % 1_000_000_000) as u32;
@@ -60,7 +60,7 @@ fn name_in<'a>(input: &mut Input<'a>) -> &'a [u8] {
     input.take(len)
 }
 
-/// Walks along a range, and asks for each piece once more by itself.
+/// Reads a range piece by piece, and requests each piece once more by itself.
 fn check_range(layout: &Layout, start: u64, end: u64) {
     let mut at = start;
     let checksum = |version: &FileVersion| Some(version.inode as u32);

@@ -29,7 +29,7 @@ pub(crate) const SEEDS: &[&[u8]] = &[
 /// More steps than the search needs to find something new.
 const MOST_STEPS: usize = 16;
 
-/// More than what one end says or hears at once, and than one record has.
+/// More than one end says or hears at once, and than one record holds.
 const LONGEST: usize = 1 << 15;
 
 thread_local! {
@@ -49,17 +49,17 @@ pub(crate) fn check(data: &[u8]) {
         let (what, size) = (input.byte(), input.byte());
         pair.step(usize::from(what >> 3 & 1), what & 7, size, may_damage);
     }
-    // All that is left goes on its way and is heard.
+    // Everything in flight is delivered and heard.
     while [0, 1].map(|side| pair.settle(side)).contains(&true) {}
     if pair.check() {
         KEPT.set(Some(pair.ends));
     }
 }
 
-/// Two ends, and whether what each of them hears was damaged.
+/// Two ends, and whether the bytes that each of them hears were damaged.
 struct Pair {
     ends: [End; 2],
-    /// What is on its way from each of them.
+    /// The bytes in flight from each of them.
     ways: [Vec<u8>; 2],
     is_damaged: [bool; 2],
 }
@@ -74,7 +74,7 @@ impl Pair {
             3 => _ = end.hear(len),
             4 => _ = self.carry(side, usize::from(size) * 8, 0),
             5 => end.look(),
-            // rustls takes damage behind its own close for a mistake of ours, in debug builds alone.
+            // rustls treats damage after its own close as a mistake of ours, in debug builds alone.
             6 if may_damage && !self.is_damaged[side] => end.close(),
             7 if may_damage && !self.ends[1 - side].is_closed => {
                 _ = self.carry(side, 64, size.max(1));
@@ -83,7 +83,7 @@ impl Pair {
         }
     }
 
-    /// Carries up to so many bytes to the other end, the first of them changed by a mask; whether
+    /// Carries up to this many bytes to the other end, the first of them changed by a mask; whether
     /// there were any.
     fn carry(&mut self, side: usize, len: usize, mask: u8) -> bool {
         let [end, other] = [&self.ends[side], &self.ends[1 - side]];
@@ -110,7 +110,7 @@ impl Pair {
         has_moved | self.ends[1 - side].hear(LONGEST)
     }
 
-    /// Compares what was heard with what was said; whether all is as it was after the handshake.
+    /// Compares what was heard with what was said; returns whether all is as after the handshake.
     fn check(&mut self) -> bool {
         let mut is_as_new = true;
         for side in [0, 1] {
@@ -136,14 +136,14 @@ impl Pair {
     }
 }
 
-/// One end, and the wire that leads to it.
+/// One end, and the wire to it.
 struct End {
     session: Session,
     socket: UnixStream,
     wire: UnixStream,
     said: Vec<u8>,
     heard: Vec<u8>,
-    /// Room for what is heard next.
+    /// The buffer for what is heard next.
     buffer: Vec<u8>,
     is_closed: bool,
     fate: Fate,
@@ -169,12 +169,12 @@ impl End {
                 self.said.extend_from_slice(&bytes[..taken]);
             }
             Err(Errno::AGAIN) => {}
-            // It may notice damage before that is asked for.
+            // It may notice damage earlier.
             Err(_) => assert!(self.is_closed || self.session.has_input()),
         }
     }
 
-    /// Hears up to so many bytes; whether any came, or the end.
+    /// Hears up to this many bytes; whether any came, or the end.
     fn hear(&mut self, len: usize) -> bool {
         let buffer = &mut self.buffer[..len.min(LONGEST)];
         let heard = self.session.receive(self.socket.as_fd(), buffer);
@@ -201,7 +201,7 @@ impl End {
         }
     }
 
-    /// Asks what comes next, and sees that it does.
+    /// Peeks at what comes next, and checks that it does.
     fn look(&mut self) {
         let next = self.session.peek(self.socket.as_fd());
         assert_eq!(self.session.is_quiet(self.socket.as_fd()), next.is_none());

@@ -30,7 +30,7 @@ fn each_user_reads_only_permitted_paths() {
         ("/music/a", 401, 200, 200),
         ("/private/a", 401, 200, 403),
         ("/top", 401, 200, 403),
-        // What leads to what may be read, and nothing else.
+        // Only what leads to readable paths.
         ("/", 200, 200, 200),
         ("/nothing", 401, 404, 403),
     ];
@@ -56,7 +56,7 @@ fn a_readme_is_shown_only_with_the_right_to_read_it() {
     assert!(has("/", &[html, ALICE], "For alice</h1>"));
     assert!(!has("/", &[html], "For alice"));
     assert!(has("/public/", &[html], "For all</h1>"));
-    // Programs that read the lines of a listing get nothing else.
+    // Programs get only the lines of the listing.
     assert!(!has("/public/", &[], "For all"));
 }
 
@@ -78,7 +78,7 @@ fn a_wrong_password_gets_a_challenge_and_the_connection_is_kept() {
 }
 
 #[test]
-fn a_hashed_password_is_as_good_each_time() {
+fn a_hashed_password_is_accepted_each_time() {
     let site = site();
     let mut client = site.connect();
     for _ in 0..10 {
@@ -110,7 +110,7 @@ fn no_spelling_of_a_path_gets_past_a_rule() {
         assert_eq!(site.ask("GET", path, &[BOB]).status, 403, "{path}");
     }
     assert_eq!(site.get("/public%2f..%2fprivate/a").status, 404);
-    assert_eq!(site.get("/publicity").status, 401, "a rule is about whole names");
+    assert_eq!(site.get("/publicity").status, 401, "a rule matches whole names");
 }
 
 #[test]

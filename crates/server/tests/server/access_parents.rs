@@ -50,7 +50,7 @@ fn a_folder_above_lists_only_what_leads_to_what_may_be_read() {
     let json: serde_json::Value = serde_json::from_slice(&ask("/?json", BOB).body).unwrap();
     assert_eq!(json.as_array().unwrap().len(), 1, "{json}");
     assert_eq!((&json[0]["name"], &json[0]["url"]), (&"a".into(), &"./a/".into()));
-    assert_eq!(json[0]["mtime"], serde_json::Value::Null, "it tells of other names");
+    assert_eq!(json[0]["mtime"], serde_json::Value::Null, "it would reveal other names");
     let lines = ask("/?ndjson", BOB).text();
     assert!(lines.lines().count() == 1 && lines.contains("\"a\""), "{lines}");
 
@@ -115,7 +115,7 @@ fn clients_without_rights_below_a_folder_are_refused() {
 }
 
 #[test]
-fn everybody_is_shown_what_is_public_and_may_log_in_for_more() {
+fn everyone_sees_public_paths_and_may_log_in_for_more() {
     let site = site(true);
     assert_eq!(names(&site.get("/?simple")), ["public/"]);
     assert_eq!(names(&site.get("/public/?simple")), ["open/"]);

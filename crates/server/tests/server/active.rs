@@ -59,7 +59,7 @@ fn scripts_run_on_read_only_sites_or_if_allowed() {
 }
 
 #[test]
-fn pages_of_the_server_have_a_policy_and_nothing_is_guessed() {
+fn pages_of_the_server_have_a_policy_and_forbid_sniffing() {
     let site = site().start();
     for path in ["/nothing", "/", "/.underpass/transfers"] {
         let reply = site.ask("GET", path, &["Accept: text/html"]);

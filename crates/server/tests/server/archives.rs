@@ -1,4 +1,4 @@
-//! A folder as one tar: whole, in ranges, resumed, and never one with a mixture in it.
+//! A folder as one tar: whole, in ranges, resumed, and never with mixed versions.
 
 use std::fs;
 use std::io;
@@ -184,7 +184,7 @@ fn an_archive_after_a_change_of_another_program_is_whole() {
 }
 
 #[test]
-fn a_broken_download_does_not_continue_after_a_change_of_what_was_on_its_way() {
+fn a_broken_download_does_not_resume_after_a_change_of_bytes_in_flight() {
     let site = Site::new();
     site.write("folder/a", &pattern(100_000));
     site.write("folder/z", &pattern(24 << 20));
@@ -195,7 +195,7 @@ fn a_broken_download_does_not_continue_after_a_change_of_what_was_on_its_way() {
         client.send(request("GET", TAR, &[]));
         let head = client.head().unwrap();
         let tag = head.field("ETag").unwrap().to_owned();
-        // All of it is on its way by now, and pages go by reference.
+        // All of it is in flight by now, and pages are sent by reference.
         client.take(len / 2).unwrap();
         let file = fs::File::options().write(true).open(site.path("folder/a")).unwrap();
         file.write_all_at(b"other", 50_000).unwrap();
@@ -228,7 +228,7 @@ fn links_that_leave_the_root_are_members_where_they_are_followed() {
 }
 
 #[test]
-fn archives_can_be_refused_and_other_formats_are() {
+fn archives_can_be_disabled_and_other_formats_are_refused() {
     let site = site().with_site(|site| site.archive = false).start();
     assert_eq!(site.get(TAR).status, 403);
     assert_eq!(site.get("/folder/?archive=zip").status, 403);
@@ -238,7 +238,7 @@ fn archives_can_be_refused_and_other_formats_are() {
         "/folder/?archive=zip",
         &["Content-Length: 9", "Expect: 100-continue"],
     ));
-    assert_eq!(client.reply().status, 403, "before the names have come");
+    assert_eq!(client.reply().status, 403, "before the names have arrived");
     assert!(
         !site.ask("GET", "/folder/", &["Accept: text/html"]).text().contains("name=\"archive\"")
     );
@@ -273,7 +273,7 @@ fn folders_that_are_not_listed_have_no_archives() {
 }
 
 #[test]
-fn an_archive_has_what_was_acknowledged_before() {
+fn an_archive_has_changes_that_were_acknowledged_before() {
     let site = open_site().with_site(|site| site.changes.delete = true);
     site.write("folder/old", b"old");
     let server = site.start();

@@ -1,4 +1,4 @@
-//! Requests with unwanted bodies: refused, read to their end, and never taken for requests.
+//! Requests with unwanted bodies: refused, read to their end, and never treated as requests.
 
 use super::rig::{Running, Site, request};
 
@@ -45,7 +45,7 @@ fn an_unwanted_body_is_skipped_and_the_next_request_answered() {
 }
 
 #[test]
-fn a_body_may_come_in_any_two_pieces() {
+fn a_body_may_arrive_in_any_two_pieces() {
     let site = site();
     let mut client = site.connect();
     let chunked = "4;x=y\r\nabcd\r\nA\r\n0123456789\r\n0\r\nT: u\r\n\r\n";
@@ -89,7 +89,7 @@ fn a_body_without_bounds_is_not_read_but_the_refusal_arrives() {
     }
 }
 
-/// As the http.client of Python does, and `wget --body-file`.
+/// As Python's http.client and `wget --body-file` do.
 #[test]
 fn a_client_that_sends_all_before_it_reads_gets_the_refusal() {
     let site = site();
@@ -125,7 +125,7 @@ fn a_refused_head_request_has_no_body() {
 }
 
 #[test]
-fn chunks_that_are_none_end_the_connection() {
+fn malformed_chunks_end_the_connection() {
     let site = site();
     for body in ["x\r\n", "-1\r\n", "5\r\nabcdefg\r\n", "0x5\r\nabcde\r\n", "5 \nabcde\r\n"] {
         let mut client = site.connect();

@@ -43,7 +43,7 @@ fn a_copy_has_the_bytes_the_mode_and_the_times_of_the_original() {
 }
 
 #[test]
-fn a_folder_is_copied_with_links_and_without_what_is_hidden_or_no_file() {
+fn a_folder_is_copied_with_links_and_without_hidden_or_special_entries() {
     let files: &[(&str, &[u8])] = &[
         ("a/file", b"file"),
         ("a/deep/er/file", b"deep"),
@@ -120,7 +120,7 @@ fn a_copy_that_does_not_fit_leaves_nothing() {
 }
 
 #[test]
-fn where_files_can_share_their_blocks_a_copy_is_made_of_them() {
+fn a_copy_shares_blocks_where_the_file_system_can() {
     let Some(mounted) = Mounted::new(FileSystem::Xfs, 400) else { return };
     let root = mounted.root();
     fs::create_dir(root.join("folder")).unwrap();

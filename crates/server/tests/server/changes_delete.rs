@@ -1,4 +1,4 @@
-//! DELETE and MKCOL: what goes, what comes, and what stays as it is.
+//! DELETE and MKCOL: what is removed, what is created, and what remains.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -13,7 +13,7 @@ pub(crate) fn open_site(files: &[(&str, &[u8])]) -> Site {
     })
 }
 
-/// Asks for one thing after the other, and compares the statuses.
+/// Sends requests one after the other, and compares the statuses.
 #[track_caller]
 pub(crate) fn statuses(site: &Running, rows: &[(&str, &str, &[&str], u16)]) {
     let mut client = site.connect();
@@ -24,7 +24,7 @@ pub(crate) fn statuses(site: &Running, rows: &[(&str, &str, &[&str], u16)]) {
 }
 
 #[test]
-fn a_file_that_is_removed_is_served_by_no_worker_any_more() {
+fn a_removed_file_is_no_longer_served_by_any_worker() {
     let site = open_site(&[("a/file", b"x"), ("a/other", b"y")]);
     let site = site.with(|settings| settings.workers = 3).start();
     age(&site.path("a/file"), 3600);
@@ -185,7 +185,7 @@ fn conditions_protect_a_file_that_was_changed() {
 }
 
 #[test]
-fn a_folder_is_made_where_there_is_one_for_it() {
+fn a_folder_is_created_if_its_parent_exists() {
     let site = open_site(&[("file", b"x"), ("a/b", b"x")]).start();
     statuses(
         &site,
@@ -209,7 +209,7 @@ fn a_folder_is_made_where_there_is_one_for_it() {
 }
 
 #[test]
-fn folders_on_the_way_are_made_only_where_that_is_wanted() {
+fn parent_folders_are_created_only_if_enabled() {
     let site = open_site(&[("file", b"x")]);
     let site = site.with_site(|site| site.changes.create_parents = true).start();
     statuses(
@@ -258,7 +258,7 @@ fn each_method_needs_its_switch() {
 }
 
 #[test]
-fn a_single_file_is_served_as_it_is() {
+fn a_single_served_file_cannot_be_changed() {
     let site = open_site(&[("file", b"x"), ("beside", b"y")]);
     let file = site.path("file");
     let site = site.with_site(|site| site.root = Some(file)).start();

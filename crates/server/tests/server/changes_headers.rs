@@ -1,5 +1,5 @@
-//! What requests that change something may say besides their paths: a body, `Depth`, `If`,
-//! `Overwrite`, and a `Destination` that means what it says.
+//! Bodies and fields of requests for changes: `Depth`, `If`, `Overwrite`, and an unambiguous
+//! `Destination`.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -27,7 +27,7 @@ fn methods_without_a_body_refuse_one() {
             let mut client = site.connect();
             client.send(request(verb, path, &[to, field]) + body);
             assert_eq!(client.reply().status, 415, "{verb} {path} {field}");
-            // What follows is the next request, and no part of the body.
+            // The next request follows, which is no part of the body.
             assert_eq!(client.get("/file").text(), "x", "{verb} {path}");
         }
     }
@@ -37,7 +37,7 @@ fn methods_without_a_body_refuse_one() {
 }
 
 #[test]
-fn an_empty_body_is_none() {
+fn an_empty_body_counts_as_none() {
     let site = open_site(&[("file", b"x")]).start();
     let to = "Destination: /new";
     for (verb, path, status) in [
@@ -110,7 +110,7 @@ fn depth_applies_to_folders_only() {
 }
 
 #[test]
-fn nothing_is_changed_on_a_condition_that_cannot_be_looked_at() {
+fn nothing_is_changed_if_a_condition_cannot_be_checked() {
     let site = open_site(&[("file", b"x")]).start();
     let token = "If: (<urn:uuid:181d4fae-7d8c-11d0-a765-00a0c91e6bf2>)";
     let tag = "If: ([\"another\"])";
@@ -132,7 +132,7 @@ fn nothing_is_changed_on_a_condition_that_cannot_be_looked_at() {
 }
 
 #[test]
-fn a_destination_that_can_be_read_in_two_ways_is_none() {
+fn an_ambiguous_destination_is_refused() {
     let site = open_site(&[("file", b"x"), ("old", b"old")]).start();
     let to = "Destination: /new";
     statuses(
@@ -196,11 +196,11 @@ fn of_two_changes_of_one_version_at_once_only_one_is_made() {
     }
 }
 
-/// A request with a condition, what is changed before its body is there, and the statuses of both.
+/// A request with a condition, a change before its body arrives, and the statuses of both.
 type Interrupted<'a> = (&'a str, &'a str, (&'a str, &'a str), u16, u16);
 
 #[test]
-fn conditions_are_looked_at_again_after_the_body() {
+fn conditions_are_checked_again_after_the_body() {
     let site = open_site(&[("file", b"old"), ("other", b"y")]).start();
     let tag = |path| site.ask("HEAD", path, &[]).field("ETag").unwrap().to_owned();
     let properties = "<D:propertyupdate xmlns:D='DAV:'><D:set><D:prop><x/></D:prop></D:set>\
@@ -210,7 +210,7 @@ fn conditions_are_looked_at_again_after_the_body() {
     let held = super::dav::send(&site, "LOCK", "/file", &[], lock);
     let token = held.field("Lock-Token").unwrap().to_owned();
     let (key, unlock) = (format!("If: </file> ({token})"), format!("Lock-Token: {token}"));
-    // What is locked is changed with its token, as long as the lock lasts.
+    // A locked file is changed with its token, as long as the lock lasts.
     let mut is_locked = true;
     let rows: &[Interrupted<'_>] = &[
         ("PUT", "If: (TOKEN [FILE])", ("PUT", "/file"), 204, 412),

@@ -66,7 +66,7 @@ fn a_move_replaces_an_existing_entry_completely() {
             ("MOVE", "/folder", &["Destination: /full", "Overwrite: F"], 412),
             ("MOVE", "/folder", &["Destination: /full"], 204), // a folder by a folder
             ("MOVE", "/full", &["Destination: /plain"], 204),  // a file by a folder
-            // A folder by a file: only for those who say so.
+            // A folder by a file: only with `Overwrite: T`.
             ("MOVE", "/file", &["Destination: /plain"], 409),
             ("MOVE", "/file", &["Destination: /plain/", "Overwrite: F"], 409),
             ("MOVE", "/file", &["Destination: /plain", "Overwrite: T"], 204),
@@ -119,7 +119,7 @@ fn a_file_replaces_a_folder_only_where_the_folder_could_be_deleted() {
         if !may_delete {
             row("/dir/", &[yes], 403);
         }
-        // What is in the folder itself, by another path.
+        // An entry of the folder itself, by another path.
         let to = ["Destination: /kept/", yes, me];
         statuses(&site, &[(verb, "/kept/d", &to, 403), (verb, "/alias/d", &to, 403)]);
         assert_eq!(tree(&site.path("")), before);
@@ -134,7 +134,7 @@ fn a_file_replaces_a_folder_only_where_the_folder_could_be_deleted() {
 }
 
 #[test]
-fn destinations_that_are_none_are_refused_and_nothing_is_changed() {
+fn invalid_destinations_are_refused_and_nothing_is_changed() {
     let site = open_site(&[("a/b/file", b"x"), ("file", b"y"), ("c/file", b"z")]);
     symlink("a", site.path("alias")).unwrap();
     let prefixed = site.with_site(|site| site.path_prefix = "/files".to_owned()).start();
@@ -186,7 +186,7 @@ fn a_link_to_a_folder_moves_under_the_name_that_listings_show() {
             ("MOVE", "/link/", &["Destination: /new/", "Overwrite: F"], 201),
             ("MOVE", "/new/", &["Destination: /other/", "Overwrite: F"], 412),
             ("MOVE", "/new/", &["Destination: /other/"], 409),
-            // What is requested as a file is none.
+            // Without the slash, it is not requested as a folder.
             ("MOVE", "/new", &["Destination: /link/", "Overwrite: F"], 409),
             ("MOVE", "/new/", &["Destination: /other/inner/", "Overwrite: F"], 201),
         ],

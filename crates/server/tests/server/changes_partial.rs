@@ -1,5 +1,5 @@
-//! Changes of folders with something in them that the server may not change or read: the response names
-//! it, and what was not changed stays whole.
+//! Changes of folders with entries that the server may not change or read: the response names them,
+//! and what was not changed stays whole.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -71,7 +71,7 @@ fn entries_that_cannot_be_removed_are_named_and_the_others_removed() {
     assert_eq!(fs::read(site.path("top/ro/k 1")).unwrap(), b"k");
     permit(&site, "top/ro", 0o755);
     statuses(&site, &[("DELETE", "/top", &[], 204)]);
-    // Nothing is removed from a folder if one in it cannot be looked through.
+    // Nothing is removed from a folder if a folder in it cannot be read.
     permit(&site, "locked/in", 0o000);
     assert_eq!(named(&failed(&site, "DELETE", "/locked", &[])), [("/locked/in/", UNREADABLE)]);
     permit(&site, "locked/in", 0o755);
@@ -79,7 +79,7 @@ fn entries_that_cannot_be_removed_are_named_and_the_others_removed() {
 }
 
 #[test]
-fn the_locks_of_what_was_removed_end_also_if_something_remains() {
+fn locks_of_removed_entries_end_even_if_others_remain() {
     let site = start(open_site(&[("top/a", b"a"), ("top/ro/k", b"k")]));
     let [removed, kept] = ["/top/a", "/top/ro/k"].map(|path| token(&site, path, &[]));
     permit(&site, "top/ro", 0o555);
@@ -172,7 +172,7 @@ fn entries_that_cannot_move_to_another_file_system_are_named() {
     assert_eq!(named(&found), [("/fixed/ro/k", UNCHANGEABLE)]);
     assert!(!folder.join("fixed/a").exists());
     assert_eq!(fs::read(folder.join("root/fixed/ro/k")).unwrap(), b"fixed/ro/k");
-    // What the copy replaces is gone all the same, with its locks; those of what is left stay.
+    // The replaced folder is gone anyway, with its locks; the locks of what remains stay.
     fs::create_dir(folder.join("root/full")).unwrap();
     fs::write(folder.join("root/full/gone"), "gone").unwrap();
     let gone = token(&site, "/root/full/gone", &[]);
@@ -196,7 +196,7 @@ fn entries_that_cannot_move_to_another_file_system_are_named() {
 }
 
 #[test]
-fn conditions_on_what_cannot_be_opened_do_not_hold() {
+fn conditions_on_unreadable_files_do_not_hold() {
     let site = start(open_site(&[("secret", b"s")]));
     permit(&site, "secret", 0o000);
     let to = "Destination: /moved";

@@ -24,7 +24,7 @@ fn future() -> String {
 }
 
 #[test]
-fn preconditions_are_heard_in_the_order_of_the_standard() {
+fn preconditions_are_evaluated_in_the_order_of_the_standard() {
     let site = site();
     let (tag, date) = validators(&site);
     let future = future();
@@ -41,7 +41,7 @@ fn preconditions_are_heard_in_the_order_of_the_standard() {
         (200, &[("If-Match", &among)]),
         (412, &[("If-Match", "\"other\"")]),
         (412, &[("If-Match", &weak)]),
-        // The date is not heard beside If-Match.
+        // The date is ignored next to If-Match.
         (200, &[("If-Match", &tag), ("If-Unmodified-Since", PAST)]),
         (412, &[("If-Match", "\"other\""), ("If-Unmodified-Since", &future)]),
         (412, &[("If-Unmodified-Since", PAST)]),
@@ -52,13 +52,13 @@ fn preconditions_are_heard_in_the_order_of_the_standard() {
         (304, &[("If-None-Match", &among)]),
         (304, &[("If-None-Match", "*")]),
         (200, &[("If-None-Match", "\"other\"")]),
-        // Nor beside If-None-Match.
+        // It is also ignored next to If-None-Match.
         (200, &[("If-None-Match", "\"other\""), ("If-Modified-Since", &future)]),
         (304, &[("If-None-Match", &tag), ("If-Modified-Since", PAST)]),
         (304, &[("If-Modified-Since", &date)]),
         (200, &[("If-Modified-Since", PAST)]),
         (200, &[("If-Modified-Since", "no date")]),
-        // A precondition that fails wins over one that would say 304, and both over a range.
+        // A failed precondition wins over one that results in 304, and both over a range.
         (412, &[("If-Match", "\"other\""), ("If-None-Match", &tag)]),
         (304, &[("If-None-Match", &tag), ("Range", "bytes=0-1")]),
         (412, &[("If-Match", "\"other\""), ("Range", "bytes=0-1")]),

@@ -26,7 +26,7 @@ fn a_connection_serves_one_request_after_another() {
 }
 
 #[test]
-fn the_head_says_what_the_get_would_say() {
+fn head_has_the_status_and_fields_of_get() {
     let site = site();
     for path in ["/a", "/large", "/nothing", "/folder"] {
         let (head, get) = (site.ask("HEAD", path, &[]), site.get(path));
@@ -65,7 +65,7 @@ fn many_requests_in_one_write_are_answered_in_their_order() {
 }
 
 #[test]
-fn a_request_may_come_in_any_two_pieces() {
+fn a_request_may_arrive_in_any_two_pieces() {
     let site = site();
     let mut client = site.connect();
     let one = request("GET", "/a", &["X-A: b"]);
@@ -85,7 +85,7 @@ fn a_request_may_come_in_any_two_pieces() {
 }
 
 #[test]
-fn empty_lines_before_a_request_are_no_request() {
+fn empty_lines_before_a_request_are_ignored() {
     let site = site();
     let mut client = site.connect();
     client.send(format!("\r\n{}\r\n", request("GET", "/a", &[])));
@@ -107,11 +107,11 @@ fn connection_close_gets_a_response_and_a_clean_end() {
     let both = request("GET", "/a", &["Connection: foo, Close"]) + &request("GET", "/b", &[]);
     client.send(both);
     assert_eq!(client.reply().text(), "first");
-    assert!(client.is_closed(), "nothing behind a close is answered");
+    assert!(client.is_closed(), "nothing after a close is answered");
 }
 
 #[test]
-fn a_client_that_sends_and_shuts_its_side_still_gets_everything() {
+fn a_half_closed_client_still_gets_everything() {
     let site = site();
     let mut client = site.connect();
     client.send(request("GET", "/large", &[]) + &request("GET", "/a", &[]));
@@ -153,7 +153,7 @@ fn http_1_0_gets_a_listing_without_chunks_whose_length_is_known() {
 }
 
 #[test]
-fn an_absolute_target_is_as_good_as_a_path() {
+fn an_absolute_target_works_like_a_path() {
     let site = site();
     let mut client = site.connect();
     for target in ["http://localhost/a", "HTTP://LocalHost:80/a", "http://[::1]/a"] {
@@ -177,7 +177,7 @@ fn options_lists_the_allowed_methods() {
 }
 
 #[test]
-fn each_reply_says_when_it_was_given() {
+fn each_response_has_its_date() {
     let site = site();
     for path in ["/a", "/nothing", "/folder", "/folder/", "/.underpass/health"] {
         let reply = site.get(path);

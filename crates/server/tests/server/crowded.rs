@@ -1,4 +1,4 @@
-//! A server that has more clients than it may have at once.
+//! A server with more clients than its limits allow.
 
 use std::io::Write;
 use std::net::Ipv4Addr;
@@ -126,7 +126,7 @@ fn one_address_cannot_have_every_connection() {
 }
 
 #[test]
-fn a_socket_in_the_file_system_has_no_limit_of_an_address() {
+fn a_unix_socket_has_no_limit_per_address() {
     let folder = super::rig::folder();
     let path = folder.path().join("socket");
     let mut site = site().with(|settings| settings.max_connections_per_address = Some(2));
@@ -188,7 +188,7 @@ fn a_worker_without_idle_connections_has_those_of_others_closed() {
             settings.sites[0].health = false;
         })
         .start();
-    // Which worker gets a connection is the kernel's choice: at last all are busy.
+    // Which worker gets a connection is the kernel's choice: in the end all are busy.
     let mut busy = Vec::new();
     for _ in 0..200 {
         let mut client = site.connect_narrow();
@@ -285,5 +285,5 @@ fn requests_of_one_address_leave_memory_to_others() {
     }
     let mut other = begin(site.connect_from([127, 0, 0, 9].into()));
     other.send("\n");
-    assert_eq!(other.reply().status, 404, "none of these names is there");
+    assert_eq!(other.reply().status, 404, "none of these names exists");
 }

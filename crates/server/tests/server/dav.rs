@@ -1,4 +1,4 @@
-//! Properties of files and folders: what clients of WebDAV learn and set, and who may.
+//! Properties of files and folders: what WebDAV clients can read and set, and with which rights.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -57,7 +57,7 @@ fn a_removed_root_has_no_properties() {
 }
 
 #[test]
-fn properties_are_those_that_get_tells() {
+fn properties_match_the_fields_of_get() {
     let site = Site::of(&[("dir/a b&c.txt", b"hello"), ("dir/sub/x", b"")]).start();
     age(&site.path("dir/a b&c.txt"), 3600);
     let path = "/dir/a%20b%26c.txt";
@@ -74,7 +74,7 @@ fn properties_are_those_that_get_tells() {
     }
     assert_eq!(value(&found, "displayname"), "a b&amp;c.txt");
     assert_eq!(value(&found, "href"), path);
-    // A digest that is kept with the file does not change its tag, here either.
+    // Storing a digest with the file does not change its tag here, either.
     assert_eq!(site.get(&format!("{path}?hash")).status, 200);
     let (head, found) = (site.ask("HEAD", path, &[]), site.ask("PROPFIND", path, &["Depth: 1"]));
     assert_eq!(Some(&*value(&found, "getetag")), head.field("ETag"));
@@ -192,13 +192,13 @@ fn users_see_what_they_may_read() {
             ("UNLOCK", "/bob/deep/file", &[BOB], 403),
         ],
     );
-    // The time of a folder that only leads on would tell of changes that the user may not see.
+    // The time of a folder that only leads on would reveal changes that the user may not see.
     let reply = site.ask("PROPFIND", "/bob/", &[depth, BOB]);
     assert!(!reply.text().contains("getlastmodified"), "{}", reply.text());
 }
 
 #[test]
-fn a_server_that_is_read_only_has_properties_and_takes_none() {
+fn a_read_only_server_reports_properties_and_stores_none() {
     let site = Site::of(&[("file", b"x")]).start();
     assert_eq!(site.ask("OPTIONS", "/", &[]).field("DAV"), Some("1"));
     for verb in ["PROPPATCH", "LOCK", "UNLOCK"] {
@@ -356,7 +356,7 @@ fn properties_that_cannot_be_read_are_not_replaced() {
     }
     let attributes: String = (0..32).map(|number| format!(" x:a{number}='1'")).collect();
     assert!(set(&format!("<x:many{attributes}/>")).text().contains("200 OK"));
-    // One more that comes from the language around it cannot be stored.
+    // One more attribute, inherited from the language around it, is too many to be stored.
     let more = format!("<D:set xml:lang='de'><D:prop><x:more{attributes}/></D:prop></D:set>");
     assert!(patch(&site, "/file", &more).text().contains("507 "));
     let found = site.ask("PROPFIND", "/file", &["Depth: 0"]).text();
@@ -372,7 +372,7 @@ fn properties_that_cannot_be_read_are_not_replaced() {
 }
 
 #[test]
-fn a_property_changes_the_tag_also_right_after_the_file_or_its_digest_was_stored() {
+fn a_property_changes_the_tag_even_right_after_the_file_or_its_digest_was_stored() {
     let site = open_site(&[]).start();
     for round in 0..30 {
         let path = format!("/{round}");

@@ -1,4 +1,4 @@
-//! Locks of WebDAV: who holds one may change a file, and others may not.
+//! WebDAV locks: only the client that holds one may change the file.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -15,7 +15,7 @@ use super::rig::{Reply, Running, request};
 const ALICE: &str = "Authorization: Basic YWxpY2U6c2VjcmV0MQ=="; // alice:secret1
 const BOB: &str = "Authorization: Basic Ym9iOnNlY3JldDI="; // bob:secret2
 
-/// Asks for a lock of this scope.
+/// Requests a lock of this scope.
 pub(crate) fn lock(site: &Running, path: &str, scope: &str, fields: &[&str]) -> Reply {
     let body = format!(
         "<D:lockinfo xmlns:D='DAV:'><D:lockscope><D:{scope}/></D:lockscope>\
@@ -123,7 +123,7 @@ fn a_locked_folder_keeps_its_names_where_folders_are_made_on_the_way() {
 }
 
 #[test]
-fn locks_and_properties_heed_the_conditions_of_http() {
+fn locks_and_properties_respect_http_conditions() {
     let site = open_site(&[("file", b"x")]).start();
     let (none, any, other) = ("If-None-Match: *", "If-Match: *", "If-Match: \"other\"");
     for (path, field) in [("/new", any), ("/new", other), ("/file", none), ("/file", other)] {
@@ -156,7 +156,7 @@ fn the_locks_in_a_folder_end_when_something_takes_its_place() {
             ("MOVE", "/file", &[to, yes, &one], 423),
             ("MOVE", "/file", &[to, yes, &both], 204),
             ("DELETE", "/dir", &[], 423),
-            ("DELETE", "/dir", &[&one], 204), // no more than the lock of the name itself is left
+            ("DELETE", "/dir", &[&one], 204), // only the lock of the name itself is left
             ("MOVE", "/other", &[to], 201),
             ("DELETE", "/dir/a", &[], 204),
         ],
@@ -178,7 +178,7 @@ fn a_lock_excludes_others_and_a_shared_one_only_exclusive_ones() {
 }
 
 #[test]
-fn a_lock_makes_an_empty_file_where_there_is_none() {
+fn a_lock_creates_an_empty_file_if_there_is_none() {
     let site = open_site(&[("dir/a", b"a")]).start();
     let reply = lock(&site, "/dir/new", "exclusive", &["Timeout: Second-600"]);
     assert_eq!(reply.status, 201, "{}", reply.text());
@@ -228,7 +228,7 @@ fn a_lock_is_that_of_its_user_and_ends_by_itself() {
 }
 
 #[test]
-fn conditions_of_if_are_looked_at() {
+fn conditions_of_if_are_checked() {
     let site = open_site(&[("file", b"x"), ("other", b"y")]).start();
     let etag = site.ask("HEAD", "/other", &[]).field("ETag").unwrap().to_owned();
     let (right, wrong) = (format!("If: </other> ([{etag}])"), "If: </other> ([\"x\"])");
@@ -252,7 +252,7 @@ fn conditions_of_if_are_looked_at() {
 type Race = (&'static str, &'static str, usize);
 
 #[test]
-fn a_lock_that_is_granted_beside_a_change_holds() {
+fn a_lock_granted_during_a_change_holds() {
     let site = open_site(&[]).start();
     let races: [Race; 3] =
         [("DELETE", "/dir", 30), ("MOVE", "/dir", 30), ("DELETE", "/dir/a0", 100)];
@@ -295,7 +295,7 @@ fn fifos_and_sockets_cannot_be_locked() {
 }
 
 #[test]
-fn a_lock_of_a_link_is_that_of_what_it_leads_to() {
+fn a_lock_of_a_link_locks_its_target() {
     let site = open_site(&[("d/x", b"x"), ("file", b"f"), ("e/f", b"e")]).start();
     symlink("d", site.path("ln")).unwrap();
     symlink("d/x", site.path("lf")).unwrap();
@@ -335,7 +335,7 @@ fn a_lock_of_a_link_is_that_of_what_it_leads_to() {
     let unlock = format!("Lock-Token: {deep}");
     statuses(&site, &[("UNLOCK", "/d/", &[&unlock], 204), ("PUT", "/ln/x", &[empty], 204)]);
     assert_eq!(site.ask("UNLOCK", "/ln/", &[&unlock]).status, 409);
-    // A lock of a link holds for the link, too, also once a file has replaced it.
+    // A lock of a link also holds for the link itself, even once a file has replaced it.
     let file = token(&site, "/lf", &[]);
     let (own, unlock) = (format!("If: ({file})"), format!("Lock-Token: {file}"));
     statuses(
@@ -411,13 +411,13 @@ fn a_lock_holds_at_all_sites_that_serve_the_file() {
     assert!(found.contains("<D:lockroot><D:href>/</D:href>"), "{found}");
     let unlock = format!("Lock-Token: {token}");
     statuses(&site, &[("UNLOCK", "http://sub.test/", &[&unlock], 204)]);
-    // Of what is hidden at the other site, that one tells nothing.
+    // The other site reveals nothing of what is hidden there.
     let hidden = self::token(&site, "/sub/.kept/file", &[]);
     let refused = site.ask("DELETE", "http://same.test/sub", &[]);
     assert!(refused.status == 423 && !refused.text().contains(".kept"), "{}", refused.text());
     let unlock = format!("Lock-Token: {hidden}");
     statuses(&site, &[("UNLOCK", "/sub/.kept/file", &[&unlock], 204)]);
-    // Users of the same name at sites with other passwords are others.
+    // Users of the same name at sites with other passwords are different users.
     let theirs = self::token(&site, "http://users.test/file", &[BOB]);
     let own = format!("If: ({theirs})");
     statuses(
@@ -431,7 +431,7 @@ fn a_lock_holds_at_all_sites_that_serve_the_file() {
 }
 
 #[test]
-fn a_lock_that_is_granted_while_properties_come_holds() {
+fn a_lock_granted_while_properties_arrive_holds() {
     let site = open_site(&[("file", b"x")]).start();
     let body = "<D:propertyupdate xmlns:D='DAV:'><D:set><D:prop><a/></D:prop></D:set>\
                 </D:propertyupdate>";
@@ -443,7 +443,7 @@ fn a_lock_that_is_granted_while_properties_come_holds() {
     assert_eq!(client.reply().status, 423);
     let own = format!("If: ({token})");
     assert_eq!(send(&site, "PROPPATCH", "/file", &[&own], body).status, 207);
-    // A lock is given once: what is refreshed has a token.
+    // Only a new lock is returned with its token; a refresh names it.
     let refreshed = site.ask("LOCK", "/file", &[&own]);
     assert_eq!((refreshed.status, refreshed.field("Lock-Token")), (200, None));
     assert!(refreshed.text().contains(&token[1..token.len() - 1]));

@@ -10,7 +10,7 @@ use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 use super::changes_delete::open_site;
 use super::rig::{Running, request, wait_until};
 
-/// Makes folders within each other, and a file in the last one.
+/// Creates nested folders, and a file in the last one.
 fn make(top: &Path, levels: usize) {
     fs::create_dir(top).unwrap();
     let flags = OFlags::RDONLY | OFlags::DIRECTORY;
@@ -23,7 +23,7 @@ fn make(top: &Path, levels: usize) {
     std::io::Write::write_all(&mut File::from(file.unwrap()), b"bottom").unwrap();
 }
 
-/// How many folders and files there are beneath it.
+/// The number of folders and files below a folder.
 fn count(top: &Path) -> usize {
     let found = Command::new("find").arg(top).arg("-mindepth").arg("1").output().unwrap();
     found.stdout.iter().filter(|byte| **byte == b'\n').count()

@@ -1,4 +1,4 @@
-//! Digests: of the whole file beside every part of it, made once, kept with the file, and never
+//! Digests: of the whole file with every part of it, computed once, stored with the file, and never
 //! those of another version.
 
 use std::fs::{self, File, Permissions};
@@ -42,7 +42,7 @@ struct Ground {
 }
 
 impl Ground {
-    /// The usual folder; where it is on a file system that cannot keep digests (overlayfs, in a
+    /// The usual folder; if it is on a file system that cannot keep digests (overlayfs, in a
     /// container), one on a file system of its own. `None`, with a message, if that fails.
     fn new(files: &[(&str, &[u8])]) -> Option<Self> {
         let site = Site::new();
@@ -63,12 +63,12 @@ impl Ground {
         self.root.join(name)
     }
 
-    /// The digest that is kept with a file.
+    /// The digest that is stored with a file.
     fn kept(&self, name: &str) -> Option<Vec<Digest>> {
         load_digest(&self.path(name)).map(stored::StoredDigest::into_digests)
     }
 
-    /// A server that knows of this folder only what is in it.
+    /// Another server of this folder, with nothing in memory.
     fn another(&self) -> Running {
         let mut site = Site::new();
         site.settings = settings(&self.root);
@@ -87,7 +87,7 @@ fn keep(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
 }
 
 #[test]
-fn every_answer_with_bytes_of_a_file_says_the_digest_of_all_of_it() {
+fn every_response_with_bytes_of_a_file_has_the_digest_of_the_whole() {
     for len in [0, 1, 12 << 10, 300_000] {
         let bytes = pattern(len);
         let site = Site::of(&[("file", &bytes)]).start();
@@ -145,20 +145,20 @@ fn the_preferred_digest_is_sent_unless_another_is_known() {
 }
 
 #[test]
-fn a_packed_form_has_a_digest_of_its_own() {
+fn a_compressed_form_has_its_own_digest() {
     let site =
         Site::of(&[("file.txt", b"text"), ("file.txt.gz", b"\x1f\x8bpacked\x04\0\0\0")]).start();
     let packed = site.ask("GET", "/file.txt", &[WANT, "Accept-Encoding: gzip"]);
     assert_eq!(packed.field("Content-Encoding"), Some("gzip"));
     assert_digest(&packed, 200, &sha256(b"\x1f\x8bpacked\x04\0\0\0"));
     assert_digest(&site.ask("GET", "/file.txt", &[WANT]), 200, &sha256(b"text"));
-    // That of the file, whatever form of it the client would take.
+    // That of the file, whatever form of it the client would accept.
     let hash = site.ask("GET", "/file.txt?hash", &["Accept-Encoding: gzip"]);
     assert_eq!(hash.text(), sha256(b"text").hex());
 }
 
 #[test]
-fn the_address_of_a_digest_answers_it_in_hexadecimal() {
+fn a_hash_query_returns_the_digest_in_hexadecimal() {
     let site = Site::of(&[("file", b"text")]).start();
     let reply = site.get("/file?hash");
     assert_eq!((reply.status, reply.text()), (200, sha256(b"text").hex()));
@@ -181,7 +181,7 @@ fn no_digest_without_the_right_to_read() {
 }
 
 #[test]
-fn a_file_that_is_made_when_it_is_read_has_no_digest() {
+fn a_generated_file_has_no_digest() {
     let mut site = Site::new();
     site.settings.sites[0].root = Some("/proc/self".into());
     let site = site.start();
@@ -194,7 +194,7 @@ fn each_version_has_its_own_digest_at_once() {
     let site = Site::new().start();
     let path = site.path("file");
     for version in 0..20_u8 {
-        // In place, as long as the one before: only the times tell them apart.
+        // In place, with the same length: only the times distinguish the versions.
         let bytes = [version; 1000];
         let options = File::options().write(true).create(true).truncate(false).open(&path);
         options.unwrap().write_all_at(&bytes, 0).unwrap();
@@ -208,7 +208,7 @@ fn each_version_has_its_own_digest_at_once() {
 }
 
 #[test]
-fn a_digest_that_several_want_at_once_is_made_once() {
+fn a_digest_requested_several_times_at_once_is_computed_once() {
     let bytes = pattern(LEN);
     let site = Site::of(&[("file", &bytes)]).with(|settings| settings.workers = 2).start();
     let digest = sha256(&bytes);
@@ -250,7 +250,7 @@ fn a_file_that_is_written_to_all_the_time_is_served_without_a_wrong_digest() {
 }
 
 #[test]
-fn a_digest_is_kept_with_its_file_whose_tag_stays_as_it_was() {
+fn a_digest_is_stored_with_its_file_without_a_change_of_the_tag() {
     let bytes = pattern(100_000);
     let Some(ground) = Ground::new(&[("file", &bytes)]) else { return };
     let tag = ground.site.get("/file").field("ETag").unwrap().to_owned();
@@ -258,7 +258,7 @@ fn a_digest_is_kept_with_its_file_whose_tag_stays_as_it_was() {
     assert_digest(&ground.site.ask("HEAD", "/file", &[WANT]), 200, &sha256(&bytes));
     wait_until("it is kept", || ground.kept("file") == Some(vec![sha256(&bytes)]));
     assert_eq!(fs::metadata(ground.path("file")).unwrap().modified().unwrap(), modified);
-    // A second algorithm goes beside the first.
+    // A second algorithm is stored in addition to the first.
     assert_eq!(ground.site.get("/file?hash=sha-512").text(), sha512(&bytes).hex());
     wait_until("both are kept", || ground.kept("file").is_some_and(|kept| kept.len() == 2));
 
@@ -307,7 +307,7 @@ fn a_stored_digest_is_invalid_after_any_change_of_the_file() {
 }
 
 #[test]
-fn a_running_download_is_not_disturbed_by_what_is_kept_with_the_file() {
+fn a_running_download_is_not_disturbed_by_storing_a_digest() {
     let bytes = pattern(LEN);
     let Some(ground) = Ground::new(&[("file", &bytes)]) else { return };
     let mut slow = ground.site.connect_narrow();
@@ -338,7 +338,7 @@ fn a_running_archive_is_not_disturbed_either() {
 }
 
 #[test]
-fn where_nothing_can_be_kept_with_a_file_it_is_remembered() {
+fn a_digest_that_cannot_be_stored_is_remembered() {
     for (kind, is_kept) in [(FileSystem::Tmpfs, None), (FileSystem::Overlay, Some(false))] {
         let Some(mounted) = Mounted::new(kind, 64) else { return };
         let path = mounted.root().join("file");
@@ -457,14 +457,14 @@ fn an_upload_is_accepted_only_with_the_announced_digest() {
         let left: Vec<_> = fs::read_dir(site.path(".")).unwrap().collect();
         assert!(left.is_empty(), "{field}: {left:?}");
     }
-    // What is there stays, if what is to replace it is not what it should be.
+    // The existing file stays if the new one does not have the announced digest.
     assert_eq!(put(&site, "/file", &format!("Repr-Digest: {right}"), &bytes).status, 201);
     assert_eq!(put(&site, "/file", &format!("Repr-Digest: {right}"), b"short").status, 400);
     assert!(fs::read(site.path("file")).unwrap() == bytes);
 }
 
 #[test]
-fn the_digest_of_a_file_that_came_with_one_is_known() {
+fn the_digest_that_came_with_an_upload_is_known() {
     let Some(ground) = Ground::new(&[]) else { return };
     let mut site = Site::new().with_site(|site| site.changes.upload = true);
     site.settings.sites[0].root = Some(ground.root.clone());
@@ -481,7 +481,7 @@ fn the_digest_of_a_file_that_came_with_one_is_known() {
         assert_eq!(reply.field("ETag"), Some(tag.as_str()));
     }
     assert_eq!(site.metric("digests_total"), 1.0, "that of the upload");
-    // The tag that was said is the one to say when the file is to be replaced.
+    // The tag in the response is the one to name when the file is to be replaced.
     let other = put(&site, "/file", "If-Match: \"other\"", b"text");
     assert_eq!(other.status, 412);
     let replaced = put(&site, "/file", &format!("If-Match: {tag}"), b"text");
@@ -490,7 +490,7 @@ fn the_digest_of_a_file_that_came_with_one_is_known() {
 }
 
 #[test]
-fn a_file_that_came_in_parts_is_compared_as_a_whole() {
+fn a_file_uploaded_in_parts_is_verified_as_a_whole() {
     let site = Site::new().with_site(|site| site.changes.upload = true).start();
     let bytes = pattern(300_000);
     let (first, rest) = bytes.split_at(100_000);

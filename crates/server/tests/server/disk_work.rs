@@ -1,4 +1,4 @@
-//! Archives and listings that many ask for at once: made once, by few threads, in bounded memory.
+//! Archives and listings that many request at once: made once, by few threads, in bounded memory.
 
 use std::fs;
 use std::io::Read;
@@ -17,7 +17,7 @@ fn site() -> Site {
     site
 }
 
-/// As many clients with a request under way.
+/// Clients that have sent these requests, one each.
 fn asking<S: AsRef<str>>(site: &Running, requests: &[S]) -> Vec<Client> {
     let mut clients: Vec<_> = requests.iter().map(|_| site.connect_narrow()).collect();
     for (client, request) in clients.iter_mut().zip(requests) {

@@ -11,7 +11,7 @@ fn site() -> Site {
 }
 
 #[test]
-fn health_is_open_to_everybody_and_leaves_no_line() {
+fn health_is_open_to_everyone_and_leaves_no_line() {
     let site = site().auth(&["user:word@/"]).start();
     let reply = site.get("/.underpass/health");
     assert_eq!((reply.status, reply.text().as_str()), (200, "{\"status\":\"OK\"}\n"));
@@ -168,7 +168,7 @@ fn metrics_count_what_happened() {
     assert_eq!(site.metric("requests_total{code=\"404\"}"), 1.0);
     assert_eq!(site.metric("requests_total{code=\"206\"}"), 1.0);
     assert_eq!(site.metric("requests_total{code=\"500\"}"), 0.0);
-    // All of the large file, but for the last bytes if it was written too lately to be trusted.
+    // All of the large file, but for the last bytes if it was written too recently to be trusted.
     let moved = site.metric("sent_bytes_total{mechanism=\"sendfile\"}");
     assert!(moved >= (LEN - 3) as f64 && moved <= LEN as f64, "{moved}");
     let copied = site.metric("sent_bytes_total{mechanism=\"read_write\"}");

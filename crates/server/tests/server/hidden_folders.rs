@@ -1,4 +1,4 @@
-//! Patterns that end in a slash hide folders, and no files.
+//! Patterns that end in a slash hide folders, but not files.
 
 use std::fs;
 use std::mem::MaybeUninit;
@@ -105,14 +105,14 @@ fn a_name_can_be_spelled_differently_where_the_file_system_ignores_its_case() {
         site.hide = vec!["Secret".to_owned()];
     });
     let site = site.start();
-    // This file system lists all names in lower case, but tells how they are spelled when they come.
+    // This file system lists all names in lower case, but reports their spelling at creation.
     let watch = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
     inotify::add_watch(&watch, mounted.root().join("folder"), inotify::WatchFlags::MOVED_TO)
         .unwrap();
     for (path, to) in [("/folder/file", "/folder/FILE"), ("/FOLDER", "/Folder")] {
         let fields = [&*format!("Destination: {to}"), "Overwrite: F"];
         assert_eq!(ask(&site, "MOVE", path, &fields), 201, "{path}");
-        // A copy would be in its own place.
+        // A copy would replace itself.
         assert_eq!(ask(&site, "COPY", path, &[fields[0]]), 403, "{path}");
     }
     let mut buffer = [MaybeUninit::uninit(); 512];
@@ -153,6 +153,6 @@ fn a_mount_below_the_root_that_ignores_case_hides_in_any_case() {
     assert_eq!(names("/root/?simple"), "shown\n");
     assert_eq!(ask(&site, "PUT", "/root/SECRET.txt", &[]), 403);
     assert_eq!(ask(&site, "DELETE", "/root/private/", &[]), 403);
-    // The root itself minds the case.
+    // The root itself is case-sensitive.
     assert_eq!(site.get("/README").text(), "README");
 }

@@ -51,7 +51,7 @@ fn an_unknown_host_is_refused_on_loopback() {
 }
 
 #[test]
-fn allowed_names_are_taken_and_all_of_them_by_an_asterisk() {
+fn allowed_names_are_accepted_and_an_asterisk_allows_all() {
     let allow = |names: &[&str]| {
         let names = names.iter().map(|name| (*name).to_owned()).collect();
         site().with_site(|site| site.allowed_hosts = names).start()
@@ -67,13 +67,13 @@ fn a_right_password_allows_an_unknown_host_name() {
     let alice = "Authorization: Basic YWxpY2U6c2VjcmV0MQ==\r\n"; // alice:secret1
     let site = site().auth(&["alice:secret1@/:rw", "@/"]).start();
     assert_eq!(ask(&site, "GET", "/a", "rebound.example", alice).status, 200);
-    assert_eq!(ask(&site, "GET", "/a", "rebound.example", "").status, 421, "what anybody may read");
+    assert_eq!(ask(&site, "GET", "/a", "rebound.example", "").status, 421, "what anyone may read");
     assert_eq!(ask(&site, "DELETE", "/a", "rebound.example", "").status, 401);
     assert_eq!(ask(&site, "DELETE", "/a", "rebound.example", alice).status, 204);
 }
 
 #[test]
-fn a_socket_in_the_file_system_goes_by_any_name() {
+fn a_unix_socket_accepts_any_host_name() {
     let mut site = site();
     let path = site.path("socket");
     site.address = Address::Unix(path.clone());

@@ -1,4 +1,4 @@
-//! One response, one version of the file: what a client takes for the whole never is a mixture.
+//! One response, one version of the file: what a client accepts as whole is never a mixture.
 
 use std::fs::{self, File};
 use std::io;
@@ -75,7 +75,7 @@ fn a_range_of_a_file_that_changes_is_reset_too() {
         client.send(request("GET", "/file", &[&format!("Range: {range}")]));
         assert_eq!(client.head().unwrap().status, 206);
         client.take(1 << 20).unwrap();
-        // Far behind the range, but the version is the whole file's.
+        // Far beyond the range, but the version is that of the whole file.
         let file = File::options().write(true).open(site.path("file")).unwrap();
         file.write_all_at(b"other", LEN as u64 - 5).unwrap();
         assert_reset(&mut client);
@@ -274,7 +274,7 @@ fn an_archive_whose_first_files_change_before_they_are_read_is_reset() {
             let row = |name: &str| rows[0][name].as_u64();
             row("bytes").zip(row("expected")).is_some_and(|(sent, len)| len - sent <= 16 << 10)
         });
-        // The pages that wait are those of the file.
+        // The pages in the socket's buffer are those of the file.
         let file = File::options().write(true).open(site.path("folder/000")).unwrap();
         file.write_all_at(b"other", 20_000).unwrap();
         assert_reset(&mut client);

@@ -1,4 +1,4 @@
-//! Limits: connections, bytes a second, and the end.
+//! Limits: connections, bytes per second, and the shutdown.
 
 use std::time::{Duration, Instant};
 use std::{fs, io};
@@ -59,7 +59,7 @@ fn draining_lets_a_transfer_end_and_refuses_new_ones() {
 }
 
 #[test]
-fn a_response_of_which_the_kernel_has_the_rest_is_complete_at_the_end() {
+fn a_response_of_which_the_kernel_has_the_rest_is_complete_at_shutdown() {
     let site = site();
     site.write("short", &pattern(120_000));
     // Otherwise the last bytes are held back until the others have arrived.
@@ -74,7 +74,7 @@ fn a_response_of_which_the_kernel_has_the_rest_is_complete_at_the_end() {
         clients.push((taken, client));
     }
     site.control.drain();
-    // They read the rest only once the end has begun.
+    // They read the rest only once the shutdown has begun.
     std::thread::sleep(Duration::from_millis(200));
     for (taken, client) in &mut clients {
         assert!(client.take(120_000 - *taken).unwrap() == pattern(120_000)[*taken..]);
@@ -86,7 +86,7 @@ fn a_response_of_which_the_kernel_has_the_rest_is_complete_at_the_end() {
 }
 
 #[test]
-fn a_request_in_its_midst_is_answered_before_the_end() {
+fn a_half_sent_request_is_answered_before_shutdown() {
     let site = site().start();
     let mut client = site.connect();
     client.send("GET /a HTTP/1.1\r\n");
@@ -101,7 +101,7 @@ fn a_request_in_its_midst_is_answered_before_the_end() {
 }
 
 #[test]
-fn a_request_that_has_come_is_answered_before_the_end() {
+fn a_request_that_has_arrived_is_answered_before_shutdown() {
     let site = site().start();
     let mut client = site.connect();
     assert_eq!(client.get("/a").text(), "first");
@@ -120,12 +120,12 @@ fn a_request_that_has_come_is_answered_before_the_end() {
 }
 
 #[test]
-fn the_first_request_of_a_new_connection_is_answered_at_the_end() {
+fn the_first_request_of_a_new_connection_is_answered_at_shutdown() {
     let site = site().start();
     let mut idle = site.connect();
     assert_eq!(idle.get("/a").text(), "first");
     let (mut client, mut silent) = (site.connect(), site.connect());
-    // With the one that asks.
+    // Including the one that asks.
     wait_until("they are accepted", || site.metric("connections_open") == 4.0);
     site.control.drain();
     assert!(idle.is_closed());

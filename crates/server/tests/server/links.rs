@@ -1,4 +1,4 @@
-//! Links inside of the root: rules and patterns hold for where they lead to.
+//! Links within the root: rules and patterns also apply to their targets.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -77,7 +77,7 @@ fn links_do_not_give_access_to_forbidden_paths() {
         assert_eq!(site.ask("GET", path, &[ALICE]).status, 200, "{path}");
         assert_eq!(site.ask("GET", path, &[BOB]).status, 403, "{path}");
     }
-    // Nor does an answer tell which names are there.
+    // Nor does a response reveal which names exist.
     for path in ["/in/to_private/none", "/in/to_private/deep/none/s", "/in/to_private/s/none"] {
         assert_eq!(site.ask("GET", path, &[BOB]).status, 403, "{path}");
         assert_eq!(site.ask("GET", path, &[ALICE]).status, 404, "{path}");
@@ -93,7 +93,7 @@ fn links_do_not_give_access_to_forbidden_paths() {
 }
 
 #[test]
-fn a_link_that_leads_elsewhere_is_seen_by_the_next_request() {
+fn a_retargeted_link_is_noticed_by_the_next_request() {
     use std::os::unix::fs::symlink;
     let site = Site::of(&[("v1/a", b"one"), ("v2/a", b"two")]);
     symlink("v1", site.path("current")).unwrap();
@@ -167,7 +167,7 @@ fn an_archive_has_the_links_that_a_listing_has() {
 }
 
 #[test]
-fn a_listing_tells_nothing_of_what_may_not_be_read_behind_a_link() {
+fn a_listing_reveals_nothing_of_unreadable_link_targets() {
     let site = site();
     let ask = |query: &str, user| site.ask("GET", &format!("/in/?{query}"), &[user]).text();
     for query in ["simple", "json", "ndjson", "q=to&below&simple", "sort=size"] {

@@ -37,7 +37,7 @@ fn site() -> Site {
 }
 
 #[test]
-fn a_unix_socket_serves_as_a_port_does() {
+fn a_unix_socket_serves_like_a_port() {
     let site = site().start();
     let path = site.path("socket").display().to_string();
     assert_eq!(site.address, format!("unix:{path}"));
@@ -58,7 +58,7 @@ fn a_unix_socket_serves_as_a_port_does() {
 }
 
 #[test]
-fn a_unix_socket_has_the_permissions_that_it_is_to_have() {
+fn a_unix_socket_has_the_configured_permissions() {
     for mode in [0o600, 0o666] {
         let site = site().with(|settings| settings.socket_mode = Some(mode)).start();
         let found = fs::metadata(site.path("socket")).unwrap().permissions().mode();
@@ -135,7 +135,7 @@ fn a_port_in_use_is_refused_even_if_its_owner_would_share_it() {
 }
 
 #[test]
-fn a_socket_that_was_handed_over_is_served() {
+fn an_inherited_socket_is_served() {
     let site = Site::of(&[("a", b"first")]).with(|settings| settings.workers = 2);
     let socket = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap();
@@ -165,7 +165,7 @@ fn ipv6_is_served_too() {
     assert_eq!(site.record("\"target\":\"/a\"")["remote"], "::1");
 }
 
-/// Says to a process of this test binary that it is to be the server.
+/// Tells a process of this test binary to be the server.
 const IS_SERVER: &str = "UNDERPASS_TEST_IS_SERVER";
 
 /// Not a test: the server of the test below, in a process that may open few files.
@@ -186,7 +186,7 @@ fn server_with_few_descriptors() {
 }
 
 #[test]
-fn a_server_without_descriptors_left_goes_on_when_it_has_some_again() {
+fn a_server_out_of_descriptors_recovers_when_some_are_free() {
     let child = Command::new(std::env::current_exe().unwrap())
         .args(["--ignored", "--exact", "--nocapture", "listeners::server_with_few_descriptors"])
         .env(IS_SERVER, "1")
@@ -224,5 +224,5 @@ fn a_server_without_descriptors_left_goes_on_when_it_has_some_again() {
     let mut rest = String::new();
     said.read_to_string(&mut rest).unwrap();
     assert!(rest.contains("AcceptFailed"), "{rest}");
-    assert_eq!(rest.matches("AcceptFailed").count(), 1, "told once a minute at the most");
+    assert_eq!(rest.matches("AcceptFailed").count(), 1, "reported at most once a minute");
 }

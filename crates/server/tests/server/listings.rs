@@ -19,7 +19,7 @@ fn names(site: &Running, query: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_folder_is_a_page_for_people_with_nothing_from_elsewhere() {
+fn a_folder_is_a_page_that_loads_nothing_from_elsewhere() {
     let site = site();
     let reply = site.ask("GET", "/", &["Accept: text/html,application/xhtml+xml,*/*;q=0.8"]);
     assert_eq!(
@@ -59,7 +59,7 @@ fn folders_come_first_and_each_column_sorts_both_ways() {
 }
 
 #[test]
-fn programs_get_json_by_asking_or_by_accepting() {
+fn programs_get_json_by_query_or_by_accept() {
     let site = site();
     let asked = site.get("/?json");
     let accepted = site.ask("GET", "/", &["Accept: application/json"]);
@@ -81,7 +81,7 @@ fn programs_get_json_by_asking_or_by_accepting() {
 }
 
 #[test]
-fn programs_that_name_no_format_get_lines_as_of_nginx() {
+fn programs_that_name_no_format_get_lines_like_those_of_nginx() {
     let site = site();
     let plain = site.get("/");
     assert_eq!(plain.field("Content-Type"), Some("text/html; charset=utf-8"));
@@ -143,7 +143,7 @@ fn listings_are_compressed_for_clients_that_accept_it() {
             }
         }
     }
-    // A client of HTTP/1.0 knows no chunks.
+    // An HTTP/1.0 client knows no chunks.
     let mut old = site.connect();
     old.send("GET /?simple HTTP/1.0\r\nHost: localhost\r\nAccept-Encoding: gzip\r\n\r\n");
     let mut bytes = Vec::new();

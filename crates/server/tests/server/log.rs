@@ -1,4 +1,4 @@
-//! The access log: what really arrived, in lines that no client can forge.
+//! The access log: what actually arrived, in lines that no client can forge.
 
 use std::time::Duration;
 

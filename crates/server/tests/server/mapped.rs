@@ -1,5 +1,5 @@
-//! A program that writes to a served file through a shared mapping: the file's times change late
-//! or never then, and still no response that a client takes for whole may mix two versions.
+//! A program that writes to a served file through a shared mapping: the file's times then change
+//! late or never, and still no response that a client accepts as whole may mix two versions.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader};
@@ -58,7 +58,7 @@ struct Seen {
     failed: usize,
 }
 
-/// Asks for the file with these fields until the time is over, or until so many whole answers came.
+/// Requests a file with these fields until the time is over, or `enough` whole responses arrived.
 fn ask(site: &Running, fields: &[&str], len: usize, span: Duration, enough: usize) -> Seen {
     let begun = Instant::now();
     let mut seen = Seen::default();

@@ -1,4 +1,4 @@
-//! Parts of a folder's page: its length as it is sent, its pages, its icon, and the way out.
+//! Parts of a folder's page: its transferred length, its paging, its icon, and logging out.
 
 use std::fs;
 
@@ -107,7 +107,7 @@ fn a_page_is_small_as_it_is_sent() {
 }
 
 #[test]
-fn the_icon_that_browsers_request_is_there_unless_a_file_is() {
+fn the_icon_that_browsers_request_exists_unless_a_file_replaces_it() {
     let site = Site::new().start();
     let icon = site.get("/favicon.ico");
     assert_eq!((icon.status, icon.field("Content-Type")), (200, Some("image/svg+xml")));
@@ -142,7 +142,7 @@ fn logging_out_is_a_challenge_whatever_the_password() {
 }
 
 #[test]
-fn a_user_who_may_not_go_on_is_offered_to_log_in_as_another_one() {
+fn a_user_without_the_right_is_offered_to_log_in_as_another() {
     let alice = "Authorization: Basic YWxpY2U6c2VjcmV0"; // alice:secret
     let files: &[(&str, &[u8])] = &[("hers/file", b"x"), ("his/file", b"x")];
     let site = Site::of(files).auth(&["alice:secret@/hers", "bob:other@/"]).start();
@@ -155,7 +155,7 @@ fn a_user_who_may_not_go_on_is_offered_to_log_in_as_another_one() {
     assert!(asked.field("WWW-Authenticate").unwrap().starts_with("Basic realm="));
     let bob = "Authorization: Basic Ym9iOm90aGVy"; // bob:other
     assert_eq!(ask("/his/file?login", &[bob]).text(), "x", "the address then gives the file");
-    // A page of another site cannot have the password forgotten.
+    // A page of another site cannot make the browser forget the password.
     let foreign = ask("/his/file?login", &["Sec-Fetch-Site: cross-site", alice]);
     assert_eq!(foreign.status, 403);
 }

@@ -1,4 +1,4 @@
-//! What stands for a folder, a path that does not exist, a whole server: pages and prefixes.
+//! Pages in place of folders and of missing paths, single files, and prefixes.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -18,7 +18,7 @@ fn site() -> Site {
 }
 
 #[test]
-fn a_folder_is_its_index_if_that_is_wanted() {
+fn a_folder_shows_its_index_if_enabled() {
     let listed = site().start();
     assert!(listed.get("/docs/").text().contains("page.html"));
     let site = site().with_site(|site| site.renders_index = true).start();
@@ -110,7 +110,7 @@ fn one_file_is_served_by_its_name_and_by_none() {
 }
 
 #[test]
-fn one_file_may_be_hidden_or_a_link_for_it_was_named() {
+fn a_single_file_may_be_hidden_or_a_link() {
     let mut site = Site::of(&[(".hidden", b"contents"), ("folder/target", b"behind a link")]);
     site.settings.sites[0].root = Some(site.path(".hidden"));
     assert_eq!(site.start().get("/").text(), "contents");

@@ -53,7 +53,7 @@ fn behind_a_proxy_each_client_waits_for_its_own_wrong_passwords() {
         })
         .collect();
     for mut guess in guesses {
-        // On a busy machine too many of them wait.
+        // On a busy machine too many of them are waiting.
         let status = guess.reply().status;
         assert!(matches!(status, 401 | 429), "{status}");
     }
@@ -95,7 +95,7 @@ fn a_right_password_is_accepted_while_others_guess() {
     let alice = [&*basic("alice:secret")];
     assert_eq!(site.ask("GET", "/a", &alice).text(), "contents", "whose turn comes next");
     assert_eq!(site.get("/open/a").text(), "open");
-    // A refusal may have come meanwhile; the queue is far from empty all the same.
+    // A refusal may have arrived meanwhile; the queue is far from empty anyway.
     let is_waiting = |client: &mut Client| {
         client.stream.set_nonblocking(true).unwrap();
         client.head().is_err()

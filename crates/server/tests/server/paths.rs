@@ -1,4 +1,4 @@
-//! Paths: whatever they say, nothing outside is served; whatever a file is called, it can be had.
+//! Paths: nothing outside the root is served, whatever they say, and files of any name can be.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -12,7 +12,7 @@ use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 
 use super::rig::{Running, Site, is_root, settings, skip};
 
-/// A site with something beside its root.
+/// A site with files outside its root.
 fn site() -> Site {
     let mut site = Site::of(&[
         ("outside.txt", b"outside"),
@@ -51,7 +51,7 @@ fn no_path_leads_above_the_root() {
 }
 
 #[test]
-fn a_path_is_tidied_before_it_is_looked_up() {
+fn a_path_is_normalized_before_it_is_looked_up() {
     let site = site().start();
     for path in ["//folder//deep.txt", "/./folder/./deep.txt", "/folder/../folder/deep.txt"] {
         assert_eq!(site.get(path).text(), "deep", "{path}");
@@ -132,7 +132,7 @@ fn links_are_followed_inside_the_root_and_no_further() {
 }
 
 #[test]
-fn a_folder_of_processes_has_no_way_out() {
+fn a_folder_of_procfs_does_not_lead_out() {
     let mut site = Site::new();
     site.settings.sites[0].root = Some("/proc/self".into());
     let site = site.start();
@@ -142,7 +142,7 @@ fn a_folder_of_processes_has_no_way_out() {
 }
 
 #[test]
-fn files_that_are_made_when_they_are_read_are_served_with_their_text() {
+fn generated_files_are_served_with_their_text() {
     let mut site = Site::new();
     site.settings.sites[0].root = Some("/proc/self".into());
     let site = site.start();
@@ -151,13 +151,13 @@ fn files_that_are_made_when_they_are_read_are_served_with_their_text() {
     assert!(reply.text().contains("\nPid:"), "{}", reply.text());
     assert_eq!(site.ask("HEAD", "/status", &[]).status, 200);
     assert_eq!(site.get("/status?download").status, 200);
-    // What this process was started with may have passwords.
+    // The environment and the arguments of this process may contain passwords.
     let thread = format!("/task/{}/environ", std::process::id());
     for path in ["/environ", "/cmdline", &thread] {
         assert_eq!(site.get(path).status, 404, "{path}");
     }
 
-    // sysfs says that each has a page of contents.
+    // sysfs reports that each has a page of contents.
     let mut site = Site::new();
     site.settings.sites[0].root = Some("/sys/kernel".into());
     let site = site.start();

@@ -148,7 +148,7 @@ fn a_trusted_proxy_without_a_header_is_refused() {
 }
 
 #[test]
-fn a_header_that_does_not_come_is_not_waited_for() {
+fn a_header_that_does_not_arrive_times_out() {
     let site = site(true).with(|settings| settings.timeout = Duration::from_secs(1)).start();
     for start in ["", "PROXY TCP4 192.0"] {
         let mut proxy = site.connect();

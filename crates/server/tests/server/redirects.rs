@@ -16,7 +16,7 @@ fn connect(site: &Running) -> Client {
 }
 
 #[test]
-fn every_request_is_led_to_the_same_place_over_tls() {
+fn every_request_is_redirected_to_the_same_url_over_tls() {
     let certificate = Certificate::new();
     let site = site(&certificate);
     let port = site.socket().port();

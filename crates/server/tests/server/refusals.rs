@@ -1,4 +1,4 @@
-//! Requests with no single reading: refused, and nothing behind them is answered.
+//! Ambiguous requests: refused, and nothing after them is answered.
 
 use super::rig::{Client, Running, Site, request};
 
@@ -6,7 +6,7 @@ fn site() -> Running {
     Site::of(&[("a", b"first")]).start()
 }
 
-/// What is said to these bytes; the connection then ends without another word.
+/// The status of the response to these bytes, after which the connection ends without any others.
 #[track_caller]
 fn refused(site: &Running, bytes: impl AsRef<[u8]>) -> u16 {
     let mut client: Client = site.connect();
@@ -19,7 +19,7 @@ fn refused(site: &Running, bytes: impl AsRef<[u8]>) -> u16 {
 }
 
 #[test]
-fn a_head_that_can_be_read_in_two_ways_is_refused() {
+fn an_ambiguous_head_is_refused() {
     let site = site();
     for head in [
         "GET /a HTTP/1.1\r\n\r\n",
@@ -50,7 +50,7 @@ fn a_head_that_can_be_read_in_two_ways_is_refused() {
 }
 
 #[test]
-fn other_versions_are_named_as_what_is_wrong() {
+fn other_versions_are_named_as_the_error() {
     let site = site();
     assert_eq!(refused(&site, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), 505);
     assert_eq!(refused(&site, "GET /a HTTP/3.0\r\nHost: a\r\n\r\n"), 505);

@@ -87,7 +87,7 @@ fn more_names_than_a_target_takes_are_posted() {
         send(&site, "POST", "/many/?archive=zip&entry=", &["Content-Type: text/plain"], &lines);
     assert_eq!(reply.status, 200, "{}", reply.text());
     assert_eq!(reply.field("Content-Disposition"), Some("attachment; filename=\"many.zip\""));
-    // It cannot be continued by the target alone.
+    // The target alone cannot continue it.
     assert_eq!((reply.field("ETag"), reply.field("Last-Modified")), (None, None));
     let has =
         |number| reply.body.windows(name(number).len()).any(|part| part == name(number).as_bytes());
@@ -120,7 +120,7 @@ fn a_posted_selection_has_the_rights_of_a_get() {
         ("/open/?archive=tar", me, "entry=..%2Fclosed", 400),
         ("/open/?archive=tar", me, "entry=..", 400),
         ("/open/?archive=rar", me, "entry=a", 400),
-        // No name is not the whole folder.
+        // Without a name, the whole folder is not meant.
         ("/open/?archive=tar", me, "", 400),
         ("/open/?archive=tar&entry=a", me, "entry", 400),
         (

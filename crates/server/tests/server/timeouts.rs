@@ -1,4 +1,4 @@
-//! Time: who makes no progress is given up, and who makes some never is.
+//! Timeouts: a client without progress is dropped, and one with some never is.
 
 use std::io::{self, Write};
 use std::thread::sleep;
@@ -41,7 +41,7 @@ fn an_incomplete_request_times_out_with_408() {
         assert_eq!((reply.status, reply.field("Connection")), (408, Some("close")));
         assert!(client.is_closed());
     }
-    // One that came with the request before it is no idle connection.
+    // The connection is not idle if its request arrived with the one before.
     let mut ahead = site.connect();
     ahead.send(request("GET", "/a", &[]) + "GET /b");
     assert_eq!((ahead.reply().status, ahead.reply().status), (200, 408));
@@ -60,7 +60,7 @@ fn a_request_that_trickles_in_has_to_be_complete_in_time() {
         let mut stream = client.stream.try_clone().unwrap();
         move || {
             use std::io::Write;
-            // Without an end, if it is let.
+            // Endlessly, if the server allows it.
             while stream.write_all(b"GET /a HTTP/1.1\r\nX: y"[..1].as_ref()).is_ok()
                 && begun.elapsed() < Duration::from_secs(60)
             {
@@ -74,7 +74,7 @@ fn a_request_that_trickles_in_has_to_be_complete_in_time() {
 }
 
 #[test]
-fn a_body_that_does_not_come_does_not_hold_the_answer_for_ever() {
+fn a_body_that_does_not_arrive_does_not_delay_the_response_forever() {
     let site = site();
     let mut client = site.connect();
     client.send(request("PUT", "/a", &["Content-Length: 1000"]) + "only this");

@@ -87,7 +87,7 @@ fn a_slow_reader_gets_every_byte() {
     let head = client.head().unwrap();
     let mut body = Vec::new();
     while body.len() < LEN {
-        // Many more are to be had than are taken.
+        // Many more are available than are read.
         let more = (LEN - body.len()).min(50_000);
         body.extend(client.take(more).unwrap());
         thread::yield_now();
@@ -121,7 +121,7 @@ fn a_client_that_closes_before_it_reads_the_alert_has_all_of_it() {
         let reply = client.ask("GET", &format!("/file?{number}"), &["Connection: close"]);
         assert_eq!(reply.body.len(), 300_000);
         thread::sleep(Duration::from_millis(3));
-        // What it has not read makes its system reset the connection.
+        // Its unread data makes its kernel reset the connection.
         drop(client);
         let record = site.record(&format!("\"target\":\"/file?{number}\""));
         assert_eq!(record["acknowledged"], 300_000, "{record}");
@@ -140,7 +140,7 @@ fn close_notify_is_sent_before_the_connection_is_closed() {
             assert_eq!(reply.field("Connection"), Some("close"), "{path}");
             assert!(gets_close_notify(&mut client), "{path}");
         }
-        // Where nothing else tells the end.
+        // Nothing else marks the end here.
         let mut client = site.secure_as(&config);
         client.send("GET /?json HTTP/1.0\r\n\r\n");
         assert!(client.reply().text().contains("middle"));
@@ -184,7 +184,7 @@ fn a_handshake_may_end_at_shutdown_and_its_request_is_answered() {
     let mut idle = site.secure();
     assert_eq!(idle.get("/a").text(), "first");
     let mut client = site.secure();
-    // With the one that asks.
+    // Including the one that asks.
     wait_until("it is accepted", || site.metric("connections_open") == 3.0);
     site.control.drain();
     assert!(gets_close_notify(&mut idle));

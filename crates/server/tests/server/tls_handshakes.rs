@@ -18,7 +18,7 @@ fn site() -> Site {
     Site::of(&[("a", b"first")])
 }
 
-/// What comes back for these bytes, up to the end.
+/// The bytes that the server sends in response to these, up to the end.
 fn said(site: &Running, bytes: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(site.socket()).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -58,7 +58,7 @@ fn plain_http_gets_an_error_with_the_right_url() {
     let reply = old.reply();
     assert_eq!(reply.status, 400);
     assert!(reply.text().contains("HTTPS"), "{}", reply.text());
-    // Nothing is done for them, however they ask.
+    // Whatever they request, nothing is done for them.
     let mut client = site.connect();
     client.send(request("PUT", "/new", &["Content-Length: 3"]) + "abc");
     assert_eq!(client.reply().status, 400);
@@ -71,7 +71,7 @@ fn plain_http_gets_an_error_with_the_right_url() {
 fn malformed_handshakes_end_with_an_alert_or_nothing() {
     let certificate = Certificate::new();
     let site = site().secure(&certificate);
-    // Some of it could be the beginning of something.
+    // Some of it could be the beginning of a handshake.
     let site = site.with(|settings| settings.timeout = Duration::from_secs(1)).start();
     let hello = hello(&certificate);
     let mut huge = vec![22, 3, 1, 0xff, 0xff];
@@ -108,7 +108,7 @@ fn malformed_handshakes_end_with_an_alert_or_nothing() {
 }
 
 #[test]
-fn a_certificate_that_is_not_believed_ends_it() {
+fn an_untrusted_certificate_ends_the_handshake() {
     let certificate = Certificate::new();
     let site = site().secure(&certificate).start();
     let other = Certificate::new();
@@ -184,7 +184,7 @@ fn one_connection_too_many_gets_a_tls_alert() {
     let certificate = Certificate::new();
     let site = site().secure(&certificate).with(|settings| {
         settings.max_connections = 1;
-        // Without a health check there are no places for it.
+        // Without a health check there is no reserve.
         settings.sites[0].health = false;
     });
     site.write("large", &pattern(LEN));

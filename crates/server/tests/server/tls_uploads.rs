@@ -82,7 +82,7 @@ fn an_interrupted_upload_is_resumed() {
     let site = site(&certificate);
     let (mut client, location) = begin(&site);
     client.send(&pattern(LEN)[..3_000_000]);
-    // Without a word of farewell.
+    // Without a close_notify.
     client.stream.sock.shutdown(Shutdown::Both).unwrap();
     site.line("\"failure\":\"reset\"");
     let offset = wait_for("the part", || {

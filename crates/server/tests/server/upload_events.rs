@@ -7,7 +7,7 @@ use super::rig::{age, pattern, request, wait_until};
 use super::uploads::{names, open_site, put};
 
 #[test]
-fn the_log_and_the_metrics_say_how_much_came_and_which_way() {
+fn the_log_and_the_metrics_report_bytes_and_mechanisms() {
     let server = open_site().start();
     let mut client = server.connect();
     client.send(request("PUT", "/file", &["Content-Length: 2000000", "Expect: 100-continue"]));

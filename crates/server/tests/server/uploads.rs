@@ -1,4 +1,4 @@
-//! Files that are put: what is answered, what is there afterwards, and what is not.
+//! PUT of whole files: the responses, what exists afterwards, and what does not.
 
 use std::fs;
 use std::io::Write;
@@ -129,11 +129,11 @@ fn a_malformed_chunk_is_answered_and_leaves_nothing() {
 }
 
 #[test]
-fn the_connection_goes_on_behind_a_body() {
+fn the_connection_is_kept_after_a_body() {
     let server = open_site().start();
     let mut client = server.connect();
     let body = pattern(200_000);
-    // Everything at once: what is behind the first body is the next request.
+    // Everything at once: the first body is followed by the next request.
     let mut all = request("PUT", "/a", &["Content-Length: 200000"]).into_bytes();
     all.extend_from_slice(&body);
     all.extend(request("PUT", "/b", &["Content-Length: 3"]).into_bytes());
@@ -182,12 +182,12 @@ fn a_client_that_sends_its_body_at_once_gets_no_100_continue() {
     let mut client = server.connect();
     let head = request("PUT", "/file", &["Expect: 100-continue", "Content-Length: 5"]);
     client.send(head + "hello");
-    // RFC 9110 10.1.1: no 100 is needed once something of the body is here.
+    // RFC 9110 10.1.1: no 100 is needed once a part of the body has arrived.
     assert_eq!(client.reply().status, 201);
 }
 
 #[test]
-fn conditions_are_looked_at_before_the_body() {
+fn conditions_are_checked_before_the_body() {
     let server = open_site().start();
     let first = put(&server, "/file", &["If-None-Match: *"], b"first");
     assert_eq!(first.status, 201);
@@ -204,7 +204,7 @@ fn conditions_are_looked_at_before_the_body() {
 }
 
 #[test]
-fn a_condition_that_no_longer_holds_when_the_body_is_here_is_not_forgotten() {
+fn a_condition_that_no_longer_holds_after_the_body_is_noticed() {
     let server = open_site().start();
     for (field, was_there) in [("If-None-Match: *", false), ("If-Match: *", true)] {
         let _ = fs::remove_file(server.path("file"));
@@ -262,7 +262,7 @@ fn the_old_file_stays_until_the_new_one_is_whole() {
 }
 
 #[test]
-fn folders_are_made_only_on_the_way_and_only_if_that_is_wanted() {
+fn only_parent_folders_are_created_and_only_if_enabled() {
     let server = open_site().start();
     let refused = put(&server, "/a/b/file", &[], b"x");
     assert_eq!(refused.status, 409);
@@ -279,7 +279,7 @@ fn folders_are_made_only_on_the_way_and_only_if_that_is_wanted() {
 }
 
 #[test]
-fn a_folder_is_no_place_for_a_file() {
+fn a_file_does_not_replace_a_folder() {
     let server = open_site().start();
     fs::create_dir(server.path("folder")).unwrap();
     for path in ["/folder", "/folder/", "/new/", "/"] {
@@ -340,7 +340,7 @@ fn a_new_file_has_the_permissions_of_the_one_it_replaces() {
         assert_eq!(put(&server, "/file", &[], b"new").status, 204);
         let found = fs::metadata(server.path("file")).unwrap();
         assert_eq!((found.mode() & 0o777, found.gid()), (0o640, 3000));
-        // Nothing is kept of what another user has put into a folder like /tmp.
+        // Nothing is kept of a file that another user has put into a folder like /tmp.
         fs::set_permissions(server.path(""), fs::Permissions::from_mode(0o1777)).unwrap();
         fs::write(server.path("shared"), "old").unwrap();
         fs::set_permissions(server.path("shared"), fs::Permissions::from_mode(0o666)).unwrap();
@@ -398,7 +398,7 @@ fn a_file_without_an_acl_gets_none_by_the_default_of_its_folder() {
 }
 
 #[test]
-fn too_long_is_found_out_before_the_body_and_at_the_latest_in_it() {
+fn a_body_that_is_too_long_is_refused_before_or_while_it_arrives() {
     let server = open_site().with_site(|site| site.changes.limit = Some(1000)).start();
     let reply = put(&server, "/file", &[], &[1; 1001]);
     assert_eq!(reply.status, 413);
@@ -411,7 +411,7 @@ fn too_long_is_found_out_before_the_body_and_at_the_latest_in_it() {
     assert_eq!(client.reply().status, 413);
     assert_eq!(names(&server), [""; 0]);
     assert_eq!(put(&server, "/file", &[], &[1; 900]).status, 201);
-    // The limit is that of the file, whatever is left of it for the body.
+    // The limit is that of the file, however little of it is left for the body.
     let rows = [
         ("PATCH", "/file", "X-Update-Range: append", 413, "files can have at most 1,000 bytes"),
         ("PUT", "/new", "Content-Range: bytes 0-99/200", 413, "not as long as its Content-Range"),
@@ -479,7 +479,7 @@ fn only_users_with_the_right_may_write() {
 }
 
 #[test]
-fn a_single_file_is_served_to_be_read() {
+fn a_single_served_file_is_read_only() {
     let mut site = open_site();
     site.write("file", b"x");
     site.settings.sites[0].root = Some(site.path("file"));

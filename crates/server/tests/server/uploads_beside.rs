@@ -40,7 +40,7 @@ fn no_change_of_several_at_once_is_lost() {
 
 #[test]
 fn a_partial_update_uses_the_file_at_the_time_of_its_commit() {
-    // What is there, the range, what happens meanwhile, and what is there then.
+    // The range, what happens meanwhile, and the resulting content or the refusal.
     for (range, meanwhile, expected) in [
         ("append", Some("put"), Ok("later..")),
         ("append", Some("in place"), Ok("oldest..")),
@@ -72,7 +72,7 @@ fn a_partial_update_uses_the_file_at_the_time_of_its_commit() {
 }
 
 #[test]
-fn the_rest_of_a_file_is_not_put_behind_the_beginning_of_an_older_one() {
+fn the_rest_of_a_file_is_not_appended_to_the_beginning_of_an_older_one() {
     let server = open_site().start();
     fs::write(server.path("file"), "old").unwrap();
     let mut client = begin(&server, "PUT", "/file", "Content-Range: bytes 3-4/5");
@@ -80,7 +80,7 @@ fn the_rest_of_a_file_is_not_put_behind_the_beginning_of_an_older_one() {
     client.send("..");
     assert_eq!(client.reply().status, 503);
     assert_eq!(fs::read(server.path("file")).unwrap(), b"new");
-    // The part is not there to be completed by the same mistake.
+    // No part remains that the same mistake could complete.
     let mut client = begin(&server, "PUT", "/file", "Content-Range: bytes 3-4/5");
     client.send("..");
     assert_eq!(client.reply().status, 204);

@@ -46,7 +46,7 @@ fn one_address_does_not_take_the_places_of_all_others() {
         assert_eq!(client.reply().status, 201);
     }
     assert_eq!(put(&server, "/file", &[], b"more").status, 204);
-    // What has to be read only needs no place.
+    // A request that only reads needs no place.
     assert_eq!(server.get("/file").text(), "more");
 }
 
@@ -81,7 +81,7 @@ fn space_is_reserved_for_as_long_as_a_connection_sends() {
         }
         leave(&server, client);
         assert!(reserved() < 1 << 20, "{kind:?}");
-        // Of which more is to come, some day.
+        // With more bytes announced than are sent.
         let said = format!("Upload-Length: {TOTAL}");
         assert_eq!(put(&server, "/b", &["Upload-Complete: ?0", &said], b"x").status, 201);
         let range = format!("Content-Range: bytes 0-0/{TOTAL}");
@@ -139,7 +139,7 @@ fn one_client_does_not_reserve_the_disk_by_many_uploads() {
     let folder = disk.root().join("folder");
     fs::create_dir(&folder).unwrap();
     let facts = rustix::fs::statvfs(&folder).unwrap();
-    // Two of the one and one of the other are more than there is.
+    // Two of the one and one of the other exceed the free space.
     let free = usize::try_from(facts.f_bfree * facts.f_frsize).unwrap();
     let (large, small) = (free / 5 * 2, free / 10 * 3);
     let server = open_site().with_site(|site| site.root = Some(folder.clone())).start();
@@ -151,7 +151,7 @@ fn one_client_does_not_reserve_the_disk_by_many_uploads() {
         client.send("x");
         client
     };
-    // One file may take what is there; a second one takes it as it comes.
+    // One file may reserve the free space; a second one gets no reservation.
     let (mut first, _second) = (begin("/first"), begin("/second"));
     let mut other = from_elsewhere(&server, 2);
     send(&mut other, "PUT", "/other", &[], &vec![b'y'; small]);

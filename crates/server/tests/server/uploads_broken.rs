@@ -25,19 +25,19 @@ fn break_off(server: &Running, path: &str, total: usize, sent: usize) {
     drop(client);
 }
 
-/// What the server says it has of a file.
+/// The number of bytes of a file that the server reports to have.
 fn offset(server: &Running, path: &str) -> Option<u64> {
     let reply = server.ask("HEAD", &format!("{path}?partial"), &[]);
     assert!(matches!(reply.status, 204 | 404), "{reply:?}");
     reply.field("Upload-Offset").map(|offset| offset.parse().unwrap())
 }
 
-/// Waits until so much of a file is kept.
+/// Waits until this much of a file is kept.
 fn kept(server: &Running, path: &str, len: u64) {
     wait_until("a part is kept", || offset(server, path) == Some(len));
 }
 
-/// Sends the rest of a file of `total` bytes from `first` on; the status.
+/// Sends the rest of a file of `total` bytes from `first` on; returns the status.
 fn go_on(server: &Running, path: &str, first: usize, total: usize) -> u16 {
     let range = format!("Content-Range: bytes {first}-{}/{total}", total - 1);
     put(server, path, &[&range], &pattern(total)[first..]).status
@@ -98,10 +98,10 @@ fn a_large_part_is_kept_and_resumed() {
     kept(&server, "/file", 2_000_000);
     assert!(server.get("/?json").text().len() < 10_000 && server.get("/file").status == 404);
     assert_eq!(server.get("/?simple").text(), "");
-    // What is missing is said, and nothing happens.
+    // The response tells what is missing, and nothing changes.
     assert_eq!(go_on(&server, "/file", 2_000_001, TOTAL), 416);
     kept(&server, "/file", 2_000_000);
-    // Clients that are not sure send a little of it once more.
+    // Uncertain clients send some of the bytes again.
     assert_eq!(go_on(&server, "/file", 1_500_000, TOTAL), 201);
     assert!(fs::read(server.path("file")).unwrap() == pattern(TOTAL));
     assert_eq!(names(&server), ["file"]);
@@ -208,13 +208,13 @@ fn a_part_can_break_off_again_and_again() {
 }
 
 #[test]
-fn pieces_make_a_file_when_the_last_is_here() {
+fn pieces_make_a_file_when_the_last_has_arrived() {
     let server = open_site().start();
     for (range, body, status) in [
         ("0-3/10", "0123", 202),
         ("4-8/10", "45678", 202),
         ("8-9/10", "89", 201),
-        // And of a file that is there, behind which they are put.
+        // And of an existing file, to which they are appended.
         ("10-11/12", "ab", 204),
     ] {
         let field = format!("Content-Range: bytes {range}");
@@ -226,7 +226,7 @@ fn pieces_make_a_file_when_the_last_is_here() {
 }
 
 #[test]
-fn a_content_range_that_means_nothing_is_no_whole_file() {
+fn a_meaningless_content_range_is_not_treated_as_a_whole_file() {
     let server = open_site().start();
     fs::write(server.path("file"), "precious").unwrap();
     for range in ["bytes 0-3/*", "bytes */4", "bytes 3-0/4", "bytes 0-3/3", "lines 0-3/4", "x"] {
@@ -414,7 +414,7 @@ fn a_part_of_another_version_is_not_continued() {
         kept(&server, path, 2 << 20);
         assert_eq!(put_by_another(&server, path, b"0123456789").status, stored, "{path}");
         assert_eq!(offset(&server, path), None, "{path}");
-        // The same length could be any version, and what is stored is not the front of it.
+        // The same length could be any version, and the stored bytes are not the beginning of it.
         assert_eq!(go_on(&server, path, 2 << 20, TOTAL), 409, "{path}");
         assert_eq!(server.get(path).text(), "0123456789");
         let rest = ["Content-Range: bytes 10-14/15"];

@@ -1,5 +1,4 @@
-//! Uploads to each file system that there is, to one that is full, and to one that is not to be
-//! written to.
+//! Uploads to each available file system, to a full one, and to a read-only one.
 
 use std::fs;
 use std::process::Command;
@@ -7,7 +6,7 @@ use std::process::Command;
 use super::rig::{FileSystem, Mounted, Running, Site, pattern, request};
 use super::uploads::{leave, open_site, put, send};
 
-/// A server of a file system of so many MiB.
+/// A server of a file system of this many MiB.
 fn mounted(kind: FileSystem, mebibytes: u64) -> Option<(Running, Mounted)> {
     let disk = Mounted::new(kind, mebibytes)?;
     let folder = disk.root().join("folder");
@@ -16,13 +15,13 @@ fn mounted(kind: FileSystem, mebibytes: u64) -> Option<(Running, Mounted)> {
     Some((site.start(), disk))
 }
 
-/// All names in the folder that is served, but what a file system puts there itself.
+/// All names in the folder that is served, except what the file system itself creates.
 fn names(disk: &Mounted) -> Vec<String> {
     underpass_testkit::names(&disk.root().join("folder"))
 }
 
 #[test]
-fn every_file_system_takes_files_and_goes_on_with_them() {
+fn every_file_system_stores_files_and_resumes_uploads() {
     use FileSystem::{Btrfs, Ext4, Overlay, Tmpfs, Xfs};
     const TOTAL: usize = 4_000_000;
     for kind in [Btrfs, Ext4, Overlay, Tmpfs, Xfs] {
@@ -76,14 +75,14 @@ fn a_full_disk_is_reported_and_leaves_the_old_file() {
         assert_eq!(server.record("\"failed\"")["status"], 507);
         assert_eq!(server.get("/file").body, b"old");
         assert_eq!(names(&disk), ["file"], "{kind:?}");
-        // What was taken for it is free again.
+        // Its space is free again.
         assert_eq!(put(&server, "/file", &[], &pattern(4_000_000)).status, 204, "{kind:?}");
         drop(server);
     }
 }
 
 #[test]
-fn a_disk_that_is_not_to_be_written_to_refuses_before_the_body() {
+fn a_read_only_disk_refuses_before_the_body() {
     let Some((server, disk)) = mounted(FileSystem::Tmpfs, 8) else { return };
     assert_eq!(put(&server, "/file", &[], b"old").status, 201);
     let remount = ["-o", "remount,ro"];

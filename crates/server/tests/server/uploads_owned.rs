@@ -17,7 +17,7 @@ fn site() -> Site {
     open_site().auth(&["me:secret@/:rw", "you:secret@/:rw", "reader:secret@/", "@/"])
 }
 
-/// A resumable upload of which the first bytes are here, and more are to come.
+/// A resumable upload of which the first bytes have arrived, and more are announced.
 fn begin(server: &Running, fields: &[&str], sent: usize) -> (Client, String) {
     let mut client = server.connect();
     let length = format!("Content-Length: {TOTAL}");
@@ -78,7 +78,7 @@ fn a_page_of_another_site_neither_asks_about_an_upload_nor_ends_it() {
 }
 
 #[test]
-fn to_ask_how_far_an_upload_is_does_not_end_it() {
+fn querying_the_offset_of_an_upload_does_not_end_it() {
     let server = site().start();
     let (mut client, location) = begin(&server, &[ME], 500_000);
     let offset = |reply: Reply| reply.field("Upload-Offset").map(str::to_owned);
@@ -88,7 +88,7 @@ fn to_ask_how_far_an_upload_is_does_not_end_it() {
     assert_eq!(offset(server.ask("GET", &location, &[ME])), Some(here));
     client.send(&pattern(TOTAL)[500_000..]);
     assert_eq!(client.reply().status, 201);
-    // The same of one that has no address of its own.
+    // The same for one without an address.
     let mut client = server.connect();
     let range = format!("Content-Range: bytes 0-{}/{TOTAL}", TOTAL - 1);
     client.send(request("PUT", "/other", &[ME, &range, &format!("Content-Length: {TOTAL}")]));
@@ -101,7 +101,7 @@ fn to_ask_how_far_an_upload_is_does_not_end_it() {
 }
 
 #[test]
-fn an_upload_that_has_no_byte_yet_is_known_to_its_client() {
+fn an_upload_without_a_byte_is_known_to_its_client() {
     let server = open_site().start();
     let (mut client, location) = begin(&server, &[], 0);
     assert_eq!(server.ask("HEAD", &location, &[]).field("Upload-Offset"), Some("0"));
@@ -203,7 +203,7 @@ fn owners_of_parts_survive_a_restart() {
 }
 
 #[test]
-fn an_upload_stays_that_of_its_site_when_that_gets_other_names() {
+fn an_upload_still_belongs_to_its_site_after_a_change_of_names() {
     let site = open_site();
     let (root, changes) = (site.path(""), site.settings.sites[0].changes);
     let named = |names: &[&str]| {

@@ -1,8 +1,8 @@
-//! What is believed of a broken upload after a power cut: its length can be on the disk while its bytes
-//! are not.
+//! Which bytes of a broken upload are trusted after a power cut: its length can be on the disk
+//! while its bytes are not.
 //!
-//! A part that notes another boot id stands for one that a power cut has left, and zeros in it for bytes
-//! that never came to the disk.
+//! A part that records another boot id stands for one left by a power cut, and zeros in it for
+//! bytes that never reached the disk.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -31,7 +31,7 @@ enum Way {
 const WAYS: [Way; 2] = [Way::Range, Way::Draft];
 
 impl Way {
-    /// Breaks an upload off; returns where it can be asked about.
+    /// Breaks an upload off; returns where it can be queried.
     fn break_off(self, server: &Running) -> String {
         let length = format!("Content-Length: {TOTAL}");
         let mut client = server.connect();
@@ -55,7 +55,7 @@ impl Way {
         reply.field("Upload-Offset").map(|offset| offset.parse().unwrap())
     }
 
-    /// Sends the rest, and looks at the file.
+    /// Sends the rest, and checks the file.
     fn go_on(self, server: &Running, location: &str, at: usize) {
         let rest = &pattern(TOTAL)[at..];
         let status = if self == Self::Range {
@@ -98,7 +98,7 @@ fn note(server: &Running) -> Option<String> {
     Some(String::from_utf8(value[..len].to_vec()).unwrap())
 }
 
-/// Makes the part one of another run of the machine, of which `synced` bytes came to the disk.
+/// Makes the part one of an earlier boot, of which `synced` bytes reached the disk.
 fn cut_power(server: &Running, synced: Option<usize>) {
     let text = note(server).expect("the part is noted");
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
@@ -119,7 +119,7 @@ fn site(sync: bool) -> Running {
 }
 
 #[test]
-fn within_one_boot_all_of_a_part_is_believed() {
+fn within_one_boot_all_of_a_part_is_trusted() {
     for (way, sync) in WAYS.into_iter().flat_map(|way| [(way, false), (way, true)]) {
         let server = site(sync);
         let location = way.break_off(&server);
@@ -128,7 +128,7 @@ fn within_one_boot_all_of_a_part_is_believed() {
 }
 
 #[test]
-fn after_another_boot_only_what_was_on_the_disk_is_believed() {
+fn after_a_reboot_only_synced_bytes_are_trusted() {
     for (way, synced) in WAYS.into_iter().flat_map(|way| [(way, 0), (way, 1_234_567)]) {
         let server = site(false);
         let location = way.break_off(&server);
@@ -179,7 +179,7 @@ fn rewritten_bytes_are_not_covered_by_an_older_record() {
         return;
     }
     cut_power(&server, Some(1_000_000));
-    // Half of what is believed comes once more, and breaks off again.
+    // Half of the trusted bytes are sent again, and this breaks off, too.
     let mut client = server.connect();
     let range = format!("Content-Range: bytes 500000-{}/{TOTAL}", TOTAL - 1);
     let length = format!("Content-Length: {}", TOTAL - 500_000);

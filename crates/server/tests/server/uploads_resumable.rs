@@ -1,5 +1,5 @@
-//! Resumable uploads of the IETF draft: an upload has an address of its own from its first request,
-//! and can be resumed there, whatever happened meanwhile.
+//! Resumable uploads of the IETF draft: an upload has its own address from its first request, and
+//! can be resumed there, whatever happens meanwhile.
 
 use std::fs;
 use std::io::Write;
@@ -23,7 +23,7 @@ fn begin(server: &Running, path: &str, fields: &[&str]) -> (Client, String) {
     (client, location)
 }
 
-/// An upload of which the first bytes have come before its client left.
+/// An upload of which the first bytes arrived before its client left.
 fn broken(server: &Running, path: &str, sent: usize) -> String {
     let length = format!("Content-Length: {TOTAL}");
     let (mut client, location) = begin(server, path, &["Upload-Complete: ?1", &length]);
@@ -69,7 +69,7 @@ fn an_upload_in_one_request_is_an_upload() {
     assert_eq!(reply.field("ETag"), server.get("/a%20file").field("ETag"));
     assert!(fs::read(server.path("a file")).unwrap() == pattern(TOTAL));
     assert_eq!(names(&server), ["a file"]);
-    // What is whole is not an upload any more; its connection goes on.
+    // A complete upload no longer exists as an upload; its connection is kept.
     assert_eq!(client.ask("HEAD", &location, &[]).status, 404);
 }
 
@@ -104,7 +104,7 @@ fn a_100_comes_after_the_104_and_a_refusal_instead_of_both() {
 }
 
 #[test]
-fn a_broken_upload_goes_on_where_it_was() {
+fn a_broken_upload_resumes_where_it_stopped() {
     let server = open_site().start();
     fs::write(server.path("file"), "old").unwrap();
     let location = broken(&server, "/file", 1_234_567);
@@ -301,7 +301,7 @@ fn a_piece_that_ends_before_its_first_byte_leaves_the_upload_that_its_client_kno
 }
 
 #[test]
-fn an_upload_can_be_given_up() {
+fn an_upload_can_be_cancelled() {
     let server = open_site().start();
     let location = broken(&server, "/file", 100_000);
     assert_eq!(parts(&server), 1);
@@ -312,13 +312,13 @@ fn an_upload_can_be_given_up() {
 }
 
 #[test]
-fn the_newest_connection_goes_on_and_the_old_one_is_ended() {
+fn the_newest_connection_resumes_and_the_old_one_is_ended() {
     let server = open_site().start();
     let fields = ["Upload-Complete: ?1", "Content-Length: 3000000"];
     let (mut old, location) = begin(&server, "/file", &fields);
     old.send(&pattern(TOTAL)[..500_000]);
     let at = wait_for("something is here", || offset(&server, &location).filter(|at| *at > 0));
-    // The question has ended nothing; to go on does, and says what holds from then on.
+    // The query has ended nothing; resuming does, and returns the offset from then on.
     let mut at = usize::try_from(at).unwrap();
     let reply = patch(&server, &location, at + 1, true, &pattern(TOTAL)[at + 1..]);
     assert_eq!(reply.status, 409);
@@ -455,13 +455,13 @@ fn names_of_any_length_have_room_for_their_parts() {
 }
 
 #[test]
-fn many_connections_that_go_on_at_once_make_one_whole_file() {
+fn many_connections_that_resume_at_once_make_one_whole_file() {
     let server = open_site().start();
     let location = broken(&server, "/file", 10);
     std::thread::scope(|scope| {
         for _ in 0..6 {
             scope.spawn(|| {
-                // Each asks where it is and goes on, and may be overtaken at any moment.
+                // Each queries the offset and resumes, and may be overtaken at any moment.
                 for _ in 0..200 {
                     let mut client = server.connect();
                     let Ok(reply) = client.try_ask("HEAD", &location, &[]) else { continue };

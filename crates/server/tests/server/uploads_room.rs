@@ -1,4 +1,4 @@
-//! Bodies that come too slowly, and what has to stay free on the disk.
+//! Bodies that arrive too slowly, and the space that stays free on the disk.
 
 use std::fs;
 use std::io::Write;
@@ -19,7 +19,7 @@ fn a_body_below_the_minimum_rate_is_aborted() {
     let server = site.start();
     let mut slow = server.connect();
     slow.send(request("PUT", "/slow", &["Content-Length: 100000"]));
-    // Of a chunk's head nothing gets into the file.
+    // The head of a chunk puts nothing into the file.
     let mut framing = server.connect();
     framing.send(request("PUT", "/framing", &["Transfer-Encoding: chunked"]) + "5;name=");
     let mut quick = server.connect();

@@ -10,7 +10,7 @@ use super::uploads::{leave, names, open_site, put, put_by_another, send};
 
 const MIB: usize = 1 << 20;
 
-/// Begins a PUT of 4 MiB of a version, of which so many have come.
+/// Begins a PUT of 4 MiB of a version, of which this many have arrived.
 fn begin(server: &Running, version: u8, mebibytes: usize) -> Client {
     let mut client = server.connect();
     client.send(request("PUT", "/file", &["Content-Length: 4194304", "Expect: 100-continue"]));
@@ -19,7 +19,7 @@ fn begin(server: &Running, version: u8, mebibytes: usize) -> Client {
     client
 }
 
-/// Sends what belongs into a range of the file.
+/// Sends the bytes of a range of the file.
 fn put_range(server: &Running, fields: &[&str], range: &str, body: &[u8]) -> Reply {
     let range = format!("Content-Range: bytes {range}");
     put(server, "/file", &[&[range.as_str()], fields].concat(), body)
@@ -65,7 +65,7 @@ fn an_older_upload_does_not_take_the_place_of_what_a_newer_one_has_left() {
     let rest = vec![b'B'; MIB];
     assert_eq!(put_range(&server, &[], "3145728-4194303/4194304", &rest).status, 201);
     assert!(server.get("/file").body == vec![b'B'; 4 * MIB]);
-    // Nor of what has come in pieces.
+    // Nor that of an upload in pieces.
     fs::remove_file(server.path("file")).unwrap();
     let older = begin(&server, b'A', 2);
     assert_eq!(put_range(&server, &[], "0-1/4194304", b"BB").status, 202);
@@ -261,7 +261,7 @@ fn an_upload_that_replaces_any_version_makes_no_new_file() {
 }
 
 #[test]
-fn a_length_that_comes_later_is_that_of_the_upload() {
+fn a_length_given_later_is_that_of_the_upload() {
     let server = open_site().start();
     let url = create(&server, &[]);
     let length = |len: usize| format!("Upload-Length: {len}");

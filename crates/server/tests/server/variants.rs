@@ -46,12 +46,12 @@ fn a_compressed_file_is_sent_to_clients_that_accept_it() {
     }
     let plain = site.get("/page.html");
     assert_eq!((plain.text().as_str(), plain.field("Content-Encoding")), ("the plain page", None));
-    assert_eq!(plain.field("Vary"), Some("Accept-Encoding"), "also of who asked for nothing");
+    assert_eq!(plain.field("Vary"), Some("Accept-Encoding"), "also without Accept-Encoding");
     assert_eq!(site.get("/other.txt").field("Vary"), None, "there is only one of it");
 }
 
 #[test]
-fn each_coding_is_a_file_of_its_own() {
+fn each_coding_has_its_own_file() {
     let site = packed();
     let accept = "Accept-Encoding: gzip";
     let (plain, gzip) = (site.get("/page.html"), site.ask("GET", "/page.html", &[accept]));
@@ -121,7 +121,7 @@ fn a_compressed_file_older_than_its_original_is_not_used() {
     }
     let reply = ask();
     assert_eq!((reply.text().as_str(), reply.field("Vary")), ("a newer page", None));
-    // Made again, it is used again, from the moment the file is looked at again.
+    // Once recreated, it is used again, from the next lookup of the file on.
     let again = "gzipped again\x0c\0\0\0";
     fs::write(site.path("page.html.gz"), again).unwrap();
     super::rig::wait_until("the new one is used", || ask().text() == again);
@@ -274,7 +274,7 @@ fn fields_of_the_operator_are_on_every_response() {
     let mut client = site.connect();
     client.send("nonsense\r\n\r\n");
     assert_eq!(client.reply().field("X-Frame-Options"), Some("DENY"));
-    // Only what is a file is to be kept.
+    // Only files are to be cached.
     assert_eq!(site.get("/a").field("Cache-Control"), Some("max-age=60"));
     let part = site.ask("GET", "/a", &["Range: bytes=0-1"]);
     assert_eq!(part.field("Cache-Control"), Some("max-age=60"));
@@ -283,7 +283,7 @@ fn fields_of_the_operator_are_on_every_response() {
 }
 
 #[test]
-fn scripts_of_other_sites_may_read_if_that_is_wanted() {
+fn scripts_of_other_sites_may_read_if_enabled() {
     let site = Site::of(&[("a", b"first")]);
     assert_eq!(site.start().get("/a").field("Access-Control-Allow-Origin"), None);
     let site = Site::of(&[("a", b"first")]).with_site(|site| site.cors = true);
@@ -304,7 +304,7 @@ fn scripts_of_other_sites_may_read_if_that_is_wanted() {
     let reply = own.start().get("/a");
     assert_eq!(reply.field("Access-Control-Allow-Origin"), Some("https://a.test"));
     assert_eq!(reply.head.to_ascii_lowercase().matches("access-control-allow-origin").count(), 1);
-    // A browser asks for leave without credentials, whatever it is going to send.
+    // A browser's preflight request has no credentials, whatever will follow.
     let fields = ["Origin: http://other", "Access-Control-Request-Headers: authorization, range"];
     let reply = site.ask("OPTIONS", "/a", &fields);
     assert_eq!(reply.status, 204);

@@ -73,7 +73,7 @@ fn a_checksum_is_made_once_for_all_that_wait_for_it() {
 }
 
 #[test]
-fn a_client_that_leaves_while_a_checksum_is_made_ends_that() {
+fn a_checksum_is_abandoned_when_its_client_leaves() {
     let site = Site::new();
     let file = fs::File::create(site.path("sparse")).unwrap();
     file.set_len(1 << 40).unwrap();

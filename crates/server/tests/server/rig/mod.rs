@@ -58,7 +58,7 @@ impl Site {
         underpass_testkit::until_closed_by_writers(&path);
     }
 
-    /// Where a name of the folder is.
+    /// The path of a name in the folder.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -74,18 +74,18 @@ impl Site {
         self.with(|settings| change(&mut settings.sites[0]))
     }
 
-    /// Sets who may read what.
+    /// Sets the access rules.
     pub fn auth(self, rules: &[&str]) -> Self {
         let rules: Vec<_> = rules.iter().map(|rule| (*rule).to_owned()).collect();
         self.with_site(|site| site.access = Access::parse(&rules).unwrap())
     }
 
-    /// Binds and serves on a thread of its own.
+    /// Binds and serves on its own thread.
     pub fn start(self) -> Running {
         self.try_start().unwrap()
     }
 
-    /// The same, for a server that may not be able to.
+    /// Starts a server that may fail to start.
     pub fn try_start(self) -> Result<Running, ServeError> {
         let Self { folder, settings, address, client } = self;
         let server = Server::bind(settings, &[address], Vec::new())?;
@@ -109,9 +109,9 @@ type Lines = Arc<Mutex<Vec<String>>>;
 /// A server that serves until it is dropped.
 pub struct Running {
     folder: TempDir,
-    /// As the server tells it: `127.0.0.1:5000` or `unix:/path`.
+    /// As the server reports it: `127.0.0.1:5000` or `unix:/path`.
     pub address: String,
-    /// Where those without TLS are led on.
+    /// The addresses that redirect clients to TLS.
     pub redirects: Vec<String>,
     client: Option<ClientConfig>,
     pub control: Control,
@@ -146,12 +146,12 @@ impl Running {
         Client::new(narrow(self.socket(), 32 << 10))
     }
 
-    /// The reply to a GET on a connection of its own.
+    /// The reply to a GET on its own connection.
     pub fn get(&self, path: &str) -> Reply {
         self.ask("GET", path, &[])
     }
 
-    /// The reply to a request with these fields, on a connection of its own, with TLS if the server
+    /// The reply to a request with these fields, on its own connection, with TLS if the server
     /// speaks it.
     pub fn ask(&self, verb: &str, path: &str, fields: &[&str]) -> Reply {
         if self.client.is_some() {
@@ -170,7 +170,7 @@ impl Running {
         self.lines.lock().unwrap()
     }
 
-    /// Waits for a line of the access log that has this in it.
+    /// Waits for a line of the access log that contains this.
     pub fn line(&self, part: &str) -> String {
         wait_for("the line", || self.lines().into_iter().find(|line| line.contains(part)))
     }
@@ -234,8 +234,8 @@ pub fn settings(root: &Path) -> Settings {
 
 pub use underpass_testkit::{folder, pattern};
 
-/// Gives a file a modification time so long ago that it counts as not written to; its ctime stays
-/// that of now.
+/// Gives a file a modification time so long ago that it counts as not written to; its ctime is the
+/// current time.
 pub fn age(path: &Path, seconds: u64) {
     let then = std::time::SystemTime::now() - Duration::from_secs(seconds);
     fs::File::options().write(true).open(path).unwrap().set_modified(then).unwrap();
@@ -244,7 +244,7 @@ pub fn age(path: &Path, seconds: u64) {
 /// Far longer than anything here takes; a test that waits for it has failed.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Looks every few milliseconds until there is something.
+/// Polls every few milliseconds until there is a value.
 pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
@@ -256,7 +256,7 @@ pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Looks every few milliseconds until it is so.
+/// Polls every few milliseconds until it is true.
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     wait_for(what, || is_so().then_some(()));
 }

@@ -1,4 +1,4 @@
-//! A certificate, a server with TLS, and a client by rustls, which believes that certificate alone.
+//! A certificate, a server with TLS, and a rustls client, which trusts only that certificate.
 
 use std::io::Read;
 use std::net::TcpStream;
@@ -16,7 +16,7 @@ use super::{Client, Running, Site};
 /// A client that speaks TLS.
 pub type Secure = Client<StreamOwned<ClientConnection, TcpStream>>;
 
-/// What the server makes of a certificate.
+/// A certificate in the forms that the server and its clients take.
 pub trait Usable {
     fn identity(&self) -> Identity;
     /// A client for each version.
@@ -45,7 +45,7 @@ impl Site {
 }
 
 impl Running {
-    /// A connection with TLS; hands are shaken with the first byte.
+    /// A connection with TLS; the handshake takes place with the first byte.
     pub fn secure(&self) -> Secure {
         self.secure_as(self.client.as_ref().unwrap())
     }
@@ -68,7 +68,7 @@ pub fn over(stream: TcpStream, config: &ClientConfig) -> Secure {
     Client::over(StreamOwned::new(connection, stream))
 }
 
-/// Whether the server has said that nothing more follows, without another byte.
+/// Whether the server has sent a close_notify, without another byte.
 pub fn gets_close_notify(client: &mut Secure) -> bool {
     // rustls fails if the connection ends without a close_notify.
     matches!(client.stream.read(&mut [0]), Ok(0))
