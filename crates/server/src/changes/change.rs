@@ -272,7 +272,7 @@ impl Change {
         // A link that leads nowhere or out of the root has no target to lose here.
         let target = if is_link { site.root.find(&self.path)? } else { None };
         if target.is_some_and(|target| FileId::of(&target) == FileId::of(existing)) {
-            return Err(ChangeRefusal::new(403, "this is what the link leads to"));
+            return Err(ChangeRefusal::new(403, "this is the target of the link"));
         }
         Ok(())
     }

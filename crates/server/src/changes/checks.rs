@@ -175,7 +175,7 @@ pub(super) fn fits(site: &Site, folder: BorrowedFd<'_>, len: u64) -> bool {
 }
 
 pub(super) fn no_folder() -> ChangeRefusal {
-    ChangeRefusal::new(409, "the Destination ends in a slash, but this is no folder")
+    ChangeRefusal::new(409, "the Destination ends in a slash, but this is not a folder")
 }
 
 pub(super) fn hidden() -> ChangeRefusal {

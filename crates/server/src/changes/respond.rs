@@ -329,7 +329,7 @@ fn check_rights(ctx: &RequestContext<'_>, path: &[u8], what: &ChangeKind) -> Opt
             || path.strip_prefix(other).is_some_and(|rest| matches!(rest, [] | [b'/', ..]))
     };
     if is_within(&to.path, path) || is_within(path, &to.path) {
-        return Some(ctx.error(403, "neither of the two may lie in the other"));
+        return Some(ctx.error(403, "neither of the paths may lie in the other"));
     }
     None
 }
@@ -338,7 +338,7 @@ fn check_rights(ctx: &RequestContext<'_>, path: &[u8], what: &ChangeKind) -> Opt
 /// password.
 fn unauthorized(ctx: &RequestContext<'_>) -> Response {
     if ctx.user.is_some() {
-        return ctx.error(403, "you may not change what is at the Destination");
+        return ctx.error(403, "you may not write to the Destination");
     }
     ctx.challenge()
 }
@@ -413,4 +413,4 @@ fn refused(ctx: &RequestContext<'_>, refusal: &ChangeRefusal) -> Response {
     response
 }
 
-const BAD_DEPTH: &str = "Depth is 0 or infinity";
+const BAD_DEPTH: &str = "Depth must be 0 or infinity";

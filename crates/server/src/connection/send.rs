@@ -215,7 +215,7 @@ struct SlowResponse<'a> {
     ahead: Option<(MissingRange, JoinHandle<bool>)>,
     /// Dropped with the response, after which helpers need not fetch more.
     wanted: Arc<()>,
-    /// The parts of the present chain that were read from the disk.
+    /// The parts of the current chain that were read from the disk.
     drop_behind: DropBehind,
     /// The files of an archive's earlier chains, which have to be compared before its end.
     unread: Option<Unread>,

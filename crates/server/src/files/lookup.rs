@@ -114,7 +114,7 @@ pub(crate) async fn find_current(
     found
 }
 
-/// Returns whether a file is still in its version; helpers work for this client.
+/// Returns whether a file is in its version, as [`ServedFile::is_current`] does for this client.
 pub(crate) async fn is_current(ctx: &RequestContext<'_>, served: &ServedFile) -> bool {
     served.is_current(&ctx.worker.helpers, ctx.peer.client_net()).await
 }

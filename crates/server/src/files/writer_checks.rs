@@ -86,7 +86,7 @@ impl WriterChecks {
         }
     }
 
-    /// Returns the check of a file, restarted if another file has taken the path, which a limited
+    /// Returns the check of a file. It is restarted if another file has taken the path, a limited
     /// number of times.
     fn begun(&mut self, path: &[u8], id: FileId) -> &mut WriterCheck {
         let known = self.unfinished.iter().position(|(unfinished, ..)| **unfinished == *path);

@@ -171,7 +171,7 @@ const NOT_OPERATOR: &str =
 /// Returns the metrics of certificates. The default one has no name.
 fn certificates(credentials: &Credentials) -> String {
     let mut text =
-        "# HELP underpass_certificate_expiry_seconds When a certificate ends, in seconds \
+        "# HELP underpass_certificate_expiry_seconds When a certificate expires, in seconds \
                     since 1970.\n# TYPE underpass_certificate_expiry_seconds gauge\n"
             .to_owned();
     for (name, end) in credentials.identities().expiries() {

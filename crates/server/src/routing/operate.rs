@@ -213,7 +213,7 @@ pub(crate) fn metrics(caches: &[(Option<&str>, CacheStats)]) -> String {
         }
     }
     let name = "underpass_cache_responses_total";
-    let _ = writeln!(text, "# HELP {name} Responses, by what the cache had.");
+    let _ = writeln!(text, "# HELP {name} Responses by cache status.");
     let _ = writeln!(text, "# TYPE {name} counter");
     for (site, stats) in caches {
         let site = site.map(|site| format!("site=\"{site}\",")).unwrap_or_default();
@@ -232,7 +232,7 @@ type CacheMetric = (&'static str, &'static str, &'static str, fn(&CacheStats) ->
 const METRICS: [CacheMetric; 12] = [
     ("requests_total", "counter", "Requests to origins.", |it| it.requests),
     ("fills_failed_total", "counter", "Fills that were abandoned.", |it| it.failed),
-    ("collapsed_total", "counter", "Requests that waited for the fetch of another one.", |it| {
+    ("collapsed_total", "counter", "Requests collapsed into another request's fetch.", |it| {
         it.collapsed
     }),
     ("origin_bytes_total", "counter", "Bytes received from origins.", |it| it.origin_bytes),
@@ -245,7 +245,7 @@ const METRICS: [CacheMetric; 12] = [
     ("read_only", "gauge", "Whether nothing is stored.", |it| it.is_read_only.into()),
     ("used_bytes", "gauge", "Bytes of all stored objects.", |it| it.used_bytes),
     ("objects", "gauge", "Stored objects.", |it| it.objects),
-    ("reserved_bytes", "gauge", "Bytes that fills still write.", |it| it.reserved_bytes),
+    ("reserved_bytes", "gauge", "Bytes reserved for fills in progress.", |it| it.reserved_bytes),
 ];
 
 /// The refusal of a fill that would store nothing.

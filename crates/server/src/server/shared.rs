@@ -60,7 +60,7 @@ pub(crate) struct Shared {
     changes: AtomicU64,
     /// The locks of WebDAV, by paths on the disk: sites may share folders.
     pub(crate) dav_locks: Mutex<LockTable>,
-    /// Limits the changes to files and folders in progress.
+    /// Limits how many changes to files and folders are in progress.
     pub(crate) changing: Arc<ChangeSlots>,
     /// Limits the connections.
     pub(crate) admission: Admission,

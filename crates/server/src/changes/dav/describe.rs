@@ -119,7 +119,7 @@ impl Describer<'_> {
         let reached = reached.map(|reached| root.disk_path(&reached));
         let now = Instant::now();
         let mut covering: Vec<Lock> = Vec::new();
-        // Changes wait for the table, and the links take long.
+        // Changes wait for the table, so the links, which take long, are made afterwards.
         let table = locks(self.site);
         for lock in [Some(&path), reached.as_ref()]
             .into_iter()

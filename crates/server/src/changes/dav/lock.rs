@@ -61,7 +61,7 @@ async fn refresh(
     drop(table);
     match lock {
         Some(lock) => Ok(described(ctx, 200, lock)),
-        None => Err(ctx.error(412, "If must name a lock of this path; it may have ended")),
+        None => Err(ctx.error(412, "If must name a lock of this path; it may have expired")),
     }
 }
 
@@ -74,7 +74,7 @@ async fn create(
 ) -> Result<Response, Response> {
     let (site, path) = (ctx.site(), &*target.path);
     let depth =
-        Depth::read(&ctx.request).ok_or_else(|| ctx.error(400, "Depth is 0 or infinity"))?;
+        Depth::read(&ctx.request).ok_or_else(|| ctx.error(400, "Depth must be 0 or infinity"))?;
     if site.root.is_file() {
         return Err(ctx.error(403, "only one file is served, and it cannot be changed"));
     }
@@ -227,7 +227,7 @@ async fn make_file(ctx: &RequestContext<'_>, path: &[u8]) -> Result<()> {
             Err(Errno::EXIST) => match helper.root.stat(&path).map(|stat| kind(&stat)) {
                 Ok(FileType::RegularFile | FileType::Directory) => Ok(()),
                 Ok(_) => Err(ChangeRefusal::new(409, "this is neither a file nor a folder")),
-                Err(_) => Err(ChangeRefusal::new(409, "a link of this name leads to nothing here")),
+                Err(_) => Err(ChangeRefusal::new(409, "this link's target does not exist here")),
             },
             Ok(_) => Ok(()),
             Err(errno) => Err(ChangeRefusal::at_target(errno)),

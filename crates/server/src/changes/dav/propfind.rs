@@ -46,7 +46,7 @@ pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Re
     };
     let is_folder = folder.is_some();
     let mut response = match (depth(ctx), folder) {
-        (None, _) => return ctx.error(400, "Depth is 0, 1 or infinity"),
+        (None, _) => return ctx.error(400, "Depth must be 0, 1 or infinity"),
         (Some(PropfindDepth::Infinity), Some(_)) => return rule(403, "propfind-finite-depth", &[]),
         (Some(PropfindDepth::One), Some(_)) if !folder::is_listed(ctx.settings(), path) => {
             return ctx.error(403, "this folder is not listed");

@@ -139,7 +139,7 @@ fn open(site: &Site, path: &[u8]) -> Result<OwnedFd> {
     };
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     openat(folder, name, flags, Mode::empty()).map_err(|errno| match errno {
-        Errno::LOOP => ChangeRefusal::new(403, "this is a link; what it leads to can be changed"),
+        Errno::LOOP => ChangeRefusal::new(403, "this is a link; change its target instead"),
         errno => errno.into(),
     })
 }

@@ -77,7 +77,7 @@ pub(crate) fn finish(
     mut options: FinishOptions<'_>,
 ) -> Result<Response> {
     let site = upload.site;
-    // The body of a part after the first was verified when it had arrived.
+    // The body of a part after the first was verified when it arrived.
     let is_content_verified = options.part.is_some() && upload.content().start > 0;
     let digest = options.digest.take();
     let digests = match upload.verify(new_file.file(), digest, is_content_verified) {

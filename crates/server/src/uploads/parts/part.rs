@@ -457,7 +457,7 @@ pub(crate) fn copy_existing(upload: &ActiveUpload<'_>, file: &File, len: u64) ->
     // The path may resolve to another one than when the request was checked.
     let user = upload.params.owner.user();
     if reached.is_some_and(|reached| !access.can(user, &reached, Right::Read)) {
-        return Err(UploadRefusal::new(403, "a link leads to a place where you may not do this"));
+        return Err(UploadRefusal::new(403, "a link leads to a path where you lack permission"));
     }
     let chain = Source::range(&present, 0, len);
     match Transfer::new(chain, Sink::of(file)?).run() {

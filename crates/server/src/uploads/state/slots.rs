@@ -221,7 +221,7 @@ const MAX_UPLOADS: usize = 512;
 const MIN_UPLOADS: usize = 8;
 
 /// The number of open files that have to be allowed for each upload. It takes five besides its
-/// connection, and connections and the files being sent take most.
+/// connection; most are taken by connections and by the files being sent.
 const DESCRIPTORS_PER_UPLOAD: u64 = 20;
 
 /// The maximum number of uploads at once of one user, or of one address for clients without a user,
