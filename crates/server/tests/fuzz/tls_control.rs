@@ -1,4 +1,4 @@
-//! What a peer says after a TLS handshake has one meaning, in whatever pieces it comes, and takes
+//! What a peer says after a TLS handshake has one meaning, in whatever pieces it arrives, and takes
 //! no more memory than one message.
 
 use underpass_transport::tls::control::{ALERT, ControlReader, HANDSHAKE, MAX_MESSAGE, PeerEvent};

@@ -1,5 +1,5 @@
 //! An attacker in the middle changes, drops, adds and cuts what a TLS client and a TLS server say:
-//! each gets what the other said or a failure, and both come to an end.
+//! each receives what the other sent or a failure, and both end.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -26,14 +26,14 @@ pub(crate) const SEEDS: &[&[u8]] = &[
     b"\x06\0\0GET / HTTP/1.1\r\n\r\n",
 ];
 
-/// What the client says, and how long the answer is: more than one record.
+/// The client's request, and the length of the answer: more than one record.
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\n\r\n";
 const ANSWER_LEN: usize = 20_000;
 
 /// More turns than a handshake that succeeds can need.
 const MOST_TURNS: usize = 2000;
 
-/// What is done, each at a place in what one side says.
+/// The attacks, each at an offset in the bytes of one side.
 pub(crate) fn check(data: &[u8]) {
     let mut input = Input(data);
     let mut tricks = [Vec::new(), Vec::new()];
@@ -84,7 +84,7 @@ pub(crate) fn both() -> &'static (Acceptor, Connector) {
     })
 }
 
-/// Something done to what is on the way.
+/// An attack on the bytes in flight.
 enum Trick {
     Change(u8),
     Cut,
@@ -92,7 +92,7 @@ enum Trick {
     Add(Vec<u8>),
 }
 
-/// One direction.
+/// One direction of the connection.
 struct Wire<'a> {
     from: &'a UnixStream,
     to: &'a UnixStream,
@@ -108,7 +108,7 @@ impl<'a> Wire<'a> {
         Self { from, to, tricks, at: 0, is_cut: false }
     }
 
-    /// Carries on what there is; whether there was something.
+    /// Forwards what has arrived; returns whether there was anything.
     fn carry(&mut self) -> bool {
         let mut bytes = [0; 8192];
         let len = match self.from.read(&mut bytes) {
@@ -118,8 +118,8 @@ impl<'a> Wire<'a> {
         let mut carried = Vec::with_capacity(len);
         let mut left = &mut bytes[..len];
         while !left.is_empty() && !self.is_cut {
-            // What lies before the next trick goes as it is, in one piece: whoever looks at each byte
-            // spends most of the time on it.
+            // The bytes before the next trick are forwarded in one piece: checking each byte would
+            // take most of the time.
             let next = self.tricks.last().map(|(at, _)| at.saturating_sub(self.at));
             let whole = next.map_or(left.len(), |len| left.len().min(len as usize));
             carried.extend_from_slice(&left[..whole]);
@@ -140,7 +140,7 @@ impl<'a> Wire<'a> {
                 }
             }
         }
-        // An end that does not read any more misses nothing.
+        // An end that no longer reads misses nothing.
         let _ = self.to.write_all(&carried);
         if len == 0 || self.is_cut {
             self.is_cut = true;
@@ -150,16 +150,16 @@ impl<'a> Wire<'a> {
     }
 }
 
-/// One side.
+/// One end of the connection.
 struct End<'a> {
     socket: UnixStream,
     hands: Handshake,
     session: Option<Session>,
     to_say: &'a [u8],
     heard: Vec<u8>,
-    /// After how much it has nothing more to say or to hear; if none, it hears the end.
+    /// The number of bytes after which it closes; `None` to wait for the other end's close.
     enough: Option<usize>,
-    /// Whether all came, or why not.
+    /// Whether everything arrived; `None` while it runs.
     end: Option<Result<(), ()>>,
 }
 
@@ -169,7 +169,7 @@ impl<'a> End<'a> {
         Self { socket, hands, session: None, to_say, heard: Vec::new(), enough, end: None }
     }
 
-    /// A step; whether anything happened.
+    /// Takes a step; returns whether anything happened.
     fn go(&mut self) -> bool {
         let socket = self.socket.as_fd();
         if self.end.is_some() {
@@ -216,7 +216,8 @@ impl<'a> End<'a> {
         true
     }
 
-    /// What was heard is the beginning of what was said, or all of it if the end was heard.
+    /// Checks that the received bytes are a prefix of those sent, or all of them after an orderly
+    /// end.
     fn check(&self, said: &[u8]) {
         match self.end {
             Some(Ok(())) => assert_eq!(self.heard, said),
