@@ -33,7 +33,7 @@ pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
      'sha256-yGjTTOr44nnQFTv6X0O7Q5f9+WkvE2v1D1urw0VoYwQ='; \
      script-src 'sha256-TBf7io47HNQA1NRAC1VK5wj5yOZvV6JtlK0v+rKSyds=' \
      'sha256-toi+6/SsiRTvHwdQ8TrkJnmCn6S6gIBZH/k/Sz9F5fk=' \
-     'sha256-mcHpwO5sIqySIMhRnLSF1278sNEavO42EbqB/kuoIRk='; \
+     'sha256-nGekFyaoD4riB28m8KWlIGzuowpcJTFpYgxo95wslgI='; \
      img-src 'self' data:; connect-src 'self'; form-action 'self'; media-src 'self'; frame-src 'self'; \
      base-uri 'none'; frame-ancestors 'self'";
 
