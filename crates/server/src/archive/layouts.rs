@@ -159,7 +159,6 @@ impl Layouts {
     }
 
     /// Returns the archive of a folder, if it was laid out recently. A file that was changed since
-    /// then aborts the transfer, so a response cannot mix two versions. Where a walk is cheap, only
     /// then aborts the transfer, so a response cannot mix two versions. If a walk is cheap, only
     /// ranges get an earlier layout, since they continue the version that their client has.
     /// A range may continue a response that broke off, whose client may have read bytes of a file

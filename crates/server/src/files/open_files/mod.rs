@@ -2,7 +2,6 @@
 //!
 //! Opening a file costs three system calls and a walk along its path, which is more than sending a
 //! small one. So each worker keeps the files it opened for at most [`LIFETIME`]. Each response
-//! small one. So each worker keeps the files it opened for at most [`LIFETIME`]. Each response
 //! compares versions with one fstat(2), at the latest when the bytes of a small file are read: the
 //! very next request opens a file again that was written to, replaced or removed. A change
 

@@ -1,6 +1,5 @@
 //! Shares the helper threads of a worker among clients, so that one with files on an unresponsive
 //! disk delays only itself.
-//! not answer delays only itself.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
