@@ -60,6 +60,8 @@ pub(crate) enum Failure {
         what: String,
         /// Why, with the engine's report.
         source: underpass_engine::Error,
+        /// The hint at a remedy, if there is one.
+        hint: Option<Hint>,
         /// The receipt of the work done before.
         receipt: Box<Receipt>,
         /// The forms in which the receipt is printed.
@@ -113,7 +115,8 @@ impl Failure {
     pub(crate) fn transfer(what: String, source: underpass_engine::Error, show: ShowArgs) -> Self {
         let mut receipt = Box::new(Receipt::from(source.report()));
         receipt.error = Some(source.to_string());
-        Self::Transfer { what, source, receipt, show }
+        let hint = source.hint();
+        Self::Transfer { what, source, hint, receipt, show }
     }
 
     /// Returns how many bytes a transfer moved before it failed.
@@ -134,10 +137,15 @@ impl Failure {
 
     /// Creates the failure of a copy; that of a transfer with its receipt.
     pub(crate) fn copy(error: CopyError, show: ShowArgs) -> Self {
+        let of_copy = error.hint();
         match error {
             CopyError::Transfer { from, to, source } => {
                 let what = format!("copying {} to {}", from.display(), to.display());
-                Self::transfer(what, source, show)
+                let mut failure = Self::transfer(what, source, show);
+                if let Self::Transfer { hint, .. } = &mut failure {
+                    *hint = of_copy;
+                }
+                failure
             }
             // The command line was right: this is a failed copy, not wrong usage.
             error @ CopyError::Refused(CopyRefusal::Exists { .. }) => Self::line(error),
@@ -168,7 +176,7 @@ impl Failure {
     pub(crate) fn hint(&self) -> Option<Hint> {
         match self {
             Self::Arguments(_) | Self::System { .. } | Self::Usage(_) => None,
-            Self::Failed { hint, .. } => *hint,
+            Self::Failed { hint, .. } | Self::Transfer { hint, .. } => *hint,
             // A Unix socket has no port.
             Self::Network { address, source, .. } if address.starts_with("unix:") => {
                 match source.kind() {
@@ -191,7 +199,6 @@ impl Failure {
             }
             Self::Network { source, .. } => Hint::of_network(source),
             Self::Path(error) => error.hint(),
-            Self::Transfer { source, .. } => source.hint(),
         }
     }
 }

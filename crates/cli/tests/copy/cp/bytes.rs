@@ -127,6 +127,7 @@ fn a_file_with_holes_is_copied_where_a_snapshot_is_refused() {
     assert!(fs::read(here.join("a")).unwrap() == fs::read(here.join("z")).unwrap());
     assert_eq!(fs::metadata(here.join("z")).unwrap().blocks(), blocks);
     cp_in(&here, &["--integrity", "snapshot", "--reflink=always", "a", "y"]).failed(1, &["a"]);
+    cp_in(&here, &["--reflink=always", "a", "y"]).failed(1, &["leave out --reflink=always or"]);
 }
 
 #[test]
