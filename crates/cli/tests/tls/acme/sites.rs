@@ -127,4 +127,9 @@ fn names_for_which_no_certificate_can_be_ordered_are_refused_with_their_site() {
         command.arg("/usr/share");
         Running::start(command).finish().failed(2, &[words]);
     }
+    fs::write(&path, "[[site]]\nnames = ['a.example.org', 'nas.lan']\nacme = true").unwrap();
+    let mut command = underpass();
+    command.args(["serve", "-p0", "-b127.0.0.1", "--acme-state"]).arg(folder.path().join("s"));
+    command.arg("--config").arg(&path).arg("/usr/share");
+    Running::start(command).finish().failed(2, &["line 1: acme: nas.lan: no public authority"]);
 }

@@ -8,7 +8,7 @@ use std::{env, fs};
 use indicatif::HumanDuration;
 use jiff::Timestamp;
 use underpass_acme::{
-    Acme, AcmeError, AcmeEvent, AcmeOptions, InvalidHostname, Names, NamesControl,
+    Acme, AcmeError, AcmeEvent, AcmeOptions, InvalidHostname, Names, NamesControl, is_public,
 };
 use underpass_client::{TlsSetup, Url, environment};
 use underpass_engine::hint::Action;
@@ -148,7 +148,12 @@ impl Orders {
 /// Returns the names for which certificates are ordered: those of `--acme`, and those of sites with
 /// `acme = true`.
 fn names(args: &ServeArgs, has_default: bool) -> Result<Names> {
+    // An authority of one's own certifies what it likes.
+    let is_possible = |name: &str| args.tls.acme_directory.is_some() || is_public(name);
     let mut all = args.tls.acme.clone();
+    if let Some(name) = all.iter().find(|name| !is_possible(name)) {
+        return Err(Failure::value(format_args!("--acme {name}"), OptionsError::AcmePrivate));
+    }
     for site in args.sites.iter().filter(|site| site.is_ordered) {
         if site.names.is_empty() {
             return Err(Failure::value(&site.place, OptionsError::AcmeWithoutNames));
@@ -157,7 +162,11 @@ fn names(args: &ServeArgs, has_default: bool) -> Result<Names> {
             let name =
                 pattern.exact().ok_or(InvalidHostname::Wildcard).and_then(underpass_acme::name);
             let place = format_args!("{}: acme: {pattern}", site.place);
-            all.push(name.map_err(|bad| Failure::value(place, bad))?);
+            let name = name.map_err(|bad| Failure::value(place, bad))?;
+            if !is_possible(&name) {
+                return Err(Failure::value(place, OptionsError::AcmePrivate));
+            }
+            all.push(name);
         }
     }
     let mut names: Vec<String> = Vec::new();
@@ -165,11 +174,6 @@ fn names(args: &ServeArgs, has_default: bool) -> Result<Names> {
         if !names.contains(name) {
             names.push(name.clone());
         }
-    }
-    let private = names.iter().find(|name| !underpass_acme::is_public(name));
-    // An authority of one's own certifies what it likes.
-    if let Some(name) = private.filter(|_| args.tls.acme_directory.is_none()) {
-        return Err(Failure::value(format_args!("--acme {name}"), OptionsError::AcmePrivate));
     }
     let of_sites = || {
         let site = args.sites.iter().find(|site| site.is_default).or(args.sites.first());
