@@ -12,7 +12,7 @@ mod source;
 
 use std::borrow::Cow;
 use std::ops::Deref;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 
 pub use end_kind::EndKind;
@@ -159,13 +159,19 @@ impl<F: AsFd> Chain<F> {
     ///
     /// [`Integrity::Snapshot`]: crate::Integrity::Snapshot
     pub fn make_snapshots(&mut self) -> Vec<Arc<OwnedFd>> {
-        let mut made = Vec::new();
+        let (mut made, mut last) = (Vec::new(), None);
         for segment in &mut self.segments {
             let Segment::Source(source) = segment else { continue };
             if source.kind == Kind::Regular && !source.is_remote {
-                let clone = clone_of(source.fd.as_fd(), source.version).map(Arc::new);
+                let file = (source.fd.as_fd().as_raw_fd(), source.version);
+                // The ranges of one file share its clone.
+                let clone = match last.take() {
+                    Some((before, clone)) if before == file => clone,
+                    _ => clone_of(source.fd.as_fd(), source.version).map(Arc::new),
+                };
                 made.extend(clone.iter().cloned());
-                source.snapshot = Some(clone);
+                source.snapshot = Some(clone.clone());
+                last = Some((file, clone));
             }
         }
         made
