@@ -18,7 +18,9 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use underpass_cache::CacheErrorKind;
-use underpass_engine::{Chain, Confirm, Error, Integrity, Report, Status, Usage, Wait, socket};
+use underpass_engine::{
+    Chain, Confirm, Error, Integrity, Report, Segment, Status, Usage, Wait, socket,
+};
 
 use crate::connection::Link;
 use crate::connection::outcome::{SendFailure, SendOutcome};
@@ -100,7 +102,7 @@ impl<'a> Sending<'a> {
                 return Self::Slow(Box::pin(slow.send_pieces(head, body)));
             }
         };
-        if !checks.is_resident || integrity == Integrity::Snapshot {
+        if !checks.is_resident {
             let slow = SlowResponse::new(link, integrity, head_len, facts());
             return Self::Slow(Box::pin(slow.send_single_chain(chain, checks, resident_until)));
         }
@@ -322,7 +324,8 @@ impl<'a> SlowResponse<'a> {
         let helpers = &self.link.worker.helpers;
         let client = self.link.peer.client_net();
         let mut snapshots = Vec::new();
-        if self.integrity == Integrity::Snapshot {
+        let has_files = chain.segments().iter().any(|it| matches!(it, Segment::Source(_)));
+        if has_files && self.integrity == Integrity::Snapshot {
             // A clone waits for the disk, and for each fragment of a file.
             let make = move || (chain.make_snapshots(), chain);
             match self.while_connected(helpers.run(client, make)).await {

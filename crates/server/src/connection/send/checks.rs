@@ -33,7 +33,9 @@ impl ChainChecks {
         } else {
             Confirm::HandedOver
         };
-        Self { is_resident: file.is_resident, confirm }
+        // A clone waits for the disk.
+        let is_resident = file.is_resident && integrity != Integrity::Snapshot;
+        Self { is_resident, confirm }
     }
 }
 
