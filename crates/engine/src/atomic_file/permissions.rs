@@ -190,9 +190,12 @@ fn is_closed(errno: Errno) -> bool {
 /// Reads the ACL of a file, and returns its length.
 fn acl_of(file: BorrowedFd<'_>, acl: &mut [u8; MAX_ACL]) -> Result<usize, Errno> {
     match fgetxattr(file, ACL, &mut acl[..]) {
-        // An `O_PATH` descriptor.
+        // An `O_PATH` descriptor. Without /proc its ACL is never read.
         Err(Errno::BADF) => {
-            getxattr(format!("/proc/self/fd/{}", file.as_raw_fd()), ACL, &mut acl[..])
+            match getxattr(format!("/proc/self/fd/{}", file.as_raw_fd()), ACL, &mut acl[..]) {
+                Err(Errno::NOENT) => Err(Errno::ACCESS),
+                len => len,
+            }
         }
         len => len,
     }

@@ -96,6 +96,32 @@ fn a_folder_is_not_called_missing_where_there_is_no_proc() {
 }
 
 #[test]
+fn a_file_whose_acl_is_out_of_reach_without_proc_is_replaced() {
+    let here = folder();
+    let (file, new) = (noise_file(here.path(), "a", 5000), here.path().join("z"));
+    fs::write(&new, "old").unwrap();
+    set_mode(&new, 0o262);
+    let script = "mount -t tmpfs none /proc &&
+        exec setpriv --bounding-set=-all --inh-caps=-all \"$@\" < a";
+    let without_proc = |command: &str, words: &[&str]| {
+        let mut run = piped("unshare");
+        run.args(["-rm", "sh", "-c", script, "sh", command]).args(words).current_dir(here.path());
+        Running::start(run).finish()
+    };
+    if without_proc("true", &[]).code() != Some(0) {
+        return skip("no namespace of mounts can be had here");
+    }
+    let finished = without_proc(env!("CARGO_BIN_EXE_underpass"), &["cp", "-", "z"]);
+    match finished.code() {
+        Some(0) => assert_eq!(fs::metadata(&new).unwrap().permissions().mode() & 0o777, 0o202),
+        // A kernel before 6.10.
+        _ => return drop(finished.failed(1, &["Function not implemented"])),
+    }
+    set_mode(&new, 0o600);
+    assert_eq!(fs::read(new).unwrap(), fs::read(file).unwrap());
+}
+
+#[test]
 fn a_file_in_a_folder_that_is_not_writable_is_written_in_place() {
     let here = folder();
     set_mode(here.path(), 0o777);
