@@ -60,10 +60,14 @@ impl DestEntry {
         let is_exchanged = is_partial_name(name.to_bytes())
             && renameat_with(from, name, folder, own, RenameFlags::EXCHANGE).is_ok();
         if is_exchanged {
-            rename_new(from, name, folder, &*rest).inspect_err(|_| {
-                let _ = renameat_with(from, name, folder, own, RenameFlags::EXCHANGE);
-            })?;
-            return Ok(Some(rest));
+            return match rename_new(from, name, folder, &*rest) {
+                Ok(()) => Ok(Some(rest)),
+                Err(errno) => {
+                    renameat_with(from, name, folder, own, RenameFlags::EXCHANGE)
+                        // The old folder was replaced, and has the hidden name of the new one.
+                        .map_or_else(|_| Ok(Some(name.to_owned())), |()| Err(errno.into()))
+                }
+            };
         }
         match rename() {
             Err(Errno::EXIST) => {}
