@@ -1,4 +1,4 @@
-//! The repetition of failed requests: one policy for `get`, `get -r` and `put`.
+//! The retry policy of failed requests, shared by `get`, `get -r` and `put`.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,21 +20,21 @@ impl Backoff {
         Self { failures: 0, max }
     }
 
-    /// Forgets earlier failures, because there was progress.
+    /// Forgets earlier failures after progress.
     pub fn reset(&mut self) {
         self.failures = 0;
     }
 
-    /// Forgets earlier failures if this many bytes are progress: an attempt that moves only a few
-    /// would otherwise be followed by another one for ever.
+    /// Forgets earlier failures if `bytes` are enough to count as progress: attempts that move only
+    /// a few bytes must not be retried for ever.
     pub fn progressed(&mut self, bytes: u64) {
         if bytes >= MIN_PROGRESS {
             self.reset();
         }
     }
 
-    /// Returns how long to wait before the next attempt, at least as long as the server asks for;
-    /// `None` if there is to be none.
+    /// Returns how long to wait before the next attempt, at least `retry_after`; `None` if no
+    /// attempts are left or the server asks for too long a wait.
     pub fn next(&mut self, retry_after: Option<Duration>) -> Option<Duration> {
         if self.failures >= self.max
             || retry_after.is_some_and(|retry_after| retry_after > MAX_RETRY_AFTER)
@@ -43,16 +43,16 @@ impl Backoff {
         }
         let wait = (FIRST_WAIT * 2_u32.saturating_pow(self.failures)).min(MAX_WAIT);
         self.failures += 1;
-        // Clients that were cut off at the same moment must not all come back at the same moment.
+        // Jitter: clients that were cut off at the same moment must not all reconnect at once.
         let random = u32::from(RandomState::new().hash_one(0).to_ne_bytes()[0]);
         let wait = wait / 2 + wait * random / 510;
         Some(wait.max(retry_after.unwrap_or_default()))
     }
 }
 
-/// An error of a request that may be repeated.
+/// An error after which a request may be retried.
 pub trait Retryable: From<ClientError> {
-    /// Returns what went wrong with the request, if that is the error.
+    /// Returns the request's own error; `None` if something else failed.
     fn of_request(&self) -> Option<&ClientError>;
 
     /// Returns whether a retry may succeed.
@@ -72,9 +72,9 @@ impl Backoff {
     ///
     /// # Errors
     ///
-    /// The error itself if another attempt makes no sense or there have been enough of them: a
-    /// server that has never answered and does not seem to exist is more likely misspelled than
-    /// busy. [`ClientError::Cancelled`] as soon as one of the flags becomes true.
+    /// The error itself if a retry is pointless or no attempts are left: a server that has never
+    /// answered and does not seem to exist is more likely misspelled than busy.
+    /// [`ClientError::Cancelled`] as soon as one of the flags becomes true.
     pub fn wait<E: Retryable>(
         &mut self,
         error: E,
@@ -110,17 +110,17 @@ pub fn sleep(time: Duration, cancel: &[&AtomicBool]) -> bool {
     }
 }
 
-/// The bytes of an attempt that count as progress: more than one that stalls by default can have
-/// moved.
+/// The minimum number of bytes that count as progress: more than an attempt that stalls by default
+/// can have moved.
 pub(crate) const MIN_PROGRESS: u64 = 1 << 10;
 
 /// The wait before the second attempt.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 
-/// The longest wait before any attempt that the server does not ask for.
+/// The longest wait that the server has not asked for.
 const MAX_WAIT: Duration = Duration::from_secs(20);
 
-/// A server that asks for a longer wait is not asked again in this run.
+/// The longest wait that a server may ask for; one that asks for more is not retried.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(600);
 
 /// The interval at which a wait checks whether it was cancelled.

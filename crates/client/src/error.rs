@@ -26,100 +26,100 @@ pub enum ClientError {
     /// The request was cancelled.
     #[error("cancelled")]
     Cancelled,
-    /// The server closed the connection without an answer.
+    /// The server closed the connection without a response.
     #[error("the server closed the connection without a response")]
     Closed,
-    /// The server sends the file in a coding that was not asked for.
+    /// The response has a content coding that was not requested.
     #[error("the response has Content-Encoding {coding}, which was not requested")]
     Encoded {
         /// The coding, such as `gzip`.
         coding: String,
     },
-    /// A server of `https` redirects to one of `http`.
+    /// An `https` server redirects to an `http` URL.
     #[error("the server redirects from https to {to}, which is not encrypted")]
     Downgrade {
-        /// The address.
+        /// The target of the redirect.
         to: String,
     },
-    /// There are no keys for an object store where there should be some, or they cannot be read.
+    /// The keys of an object store are missing or cannot be read.
     #[error(transparent)]
     Keys(Box<KeysError>),
     /// A connection could not be made, or failed.
     #[error("{action} {address}: {}", Plain(.source))]
     Network {
-        /// The action that failed.
+        /// What the connection was used for.
         action: NetworkAction,
         /// The address of the server.
         address: String,
         /// The system's error.
         source: io::Error,
     },
-    /// The proxy does not lead to the server.
+    /// The proxy refused to connect to the server.
     #[error("the proxy {address} refuses to connect to {to}: {}", status_text(*.status, .detail))]
     Proxy {
-        /// Its address.
+        /// The address of the proxy.
         address: Box<str>,
         /// The address of the server.
         to: Box<str>,
-        /// Its status.
+        /// The proxy's status.
         status: u16,
-        /// Its explanation, if that is a short text; empty otherwise.
+        /// The proxy's explanation, if it is a short text; empty otherwise.
         detail: String,
     },
     /// The response of the proxy cannot be used.
     #[error("invalid response from the proxy {address}: {problem}")]
     ProxyResponse {
-        /// Its address.
+        /// The address of the proxy.
         address: Box<str>,
         /// What is wrong with it.
         problem: InvalidResponse,
     },
-    /// The scheme of the address is neither `http` nor `https`.
+    /// The scheme of the URL is neither `http` nor `https`.
     #[error("unsupported URL scheme {scheme}: use http or https")]
     Scheme {
-        /// Its scheme.
+        /// The scheme.
         scheme: String,
     },
-    /// The server answered with a failure.
+    /// The server answered with an error status.
     #[error("{}", refusal_text(*.status, .code, .detail))]
     Status {
-        /// Its status.
+        /// The status.
         status: u16,
-        /// The word of an object store for it, such as `NoSuchKey`; empty otherwise.
+        /// The object store's error code, such as `NoSuchKey`; empty otherwise.
         code: String,
-        /// Its explanation, if that is a short text; empty otherwise.
+        /// The server's explanation, if it is a short text; empty otherwise.
         detail: String,
         /// Whether the request had credentials.
         has_identified: bool,
-        /// Whether the server requires authentication by other schemes than those of this program.
+        /// Whether the server only offers authentication schemes that this client lacks.
         needs_other_scheme: bool,
-        /// The time that the server asks to wait.
+        /// How long the server asks the client to wait (`Retry-After`).
         retry_after: Option<Duration>,
     },
-    /// Too little moved for too long.
+    /// The transfer was slower than the minimum rate for too long.
     #[error("too little progress within the time limit")]
     Stalled,
-    /// The answer was not complete at the deadline.
+    /// The response was not complete at the deadline.
     #[error("the response was not complete in time")]
     Late,
     /// The server redirects too often.
     #[error("more than {max} redirects")]
     TooManyRedirects {
-        /// The maximum that is followed.
+        /// The maximum number of redirects.
         max: u32,
     },
-    /// The server requires a certificate of the client.
+    /// The server requires a client certificate.
     #[error(
         "receiving from {address}: the server requires a client certificate, which is not supported"
     )]
     ClientCertificate {
-        /// Its address.
+        /// The address of the server.
         address: String,
     },
-    /// The server could not prove who it is, or does not speak TLS as it should.
+    /// The server's certificate was not accepted, or the server violates the TLS protocol.
     #[error("TLS with {address}: {error}")]
     Tls {
-        /// Its address.
+        /// The address of the server.
         address: String,
         /// The error of the handshake.
         #[source]
@@ -133,7 +133,7 @@ impl ClientError {
     pub fn is_temporary(&self) -> bool {
         match self {
             Self::Closed | Self::Stalled | Self::Late => true,
-            // An address that connect(2) rejects.
+            // connect(2) rejects the address itself.
             Self::Network { source, .. } => Errno::from_io_error(source) != Some(Errno::INVAL),
             Self::Tls { error, .. } => matches!(**error, HandshakeError::Closed),
             Self::Status { code, .. } if code == "RequestTimeout" => true,
@@ -144,7 +144,7 @@ impl ClientError {
         }
     }
 
-    /// Returns whether a connection that was made broke before the answer.
+    /// Returns whether an established connection broke before the response.
     pub(super) fn is_broken_off(&self) -> bool {
         match self {
             Self::Closed | Self::Stalled => true,
@@ -169,7 +169,7 @@ impl ClientError {
     pub fn is_unreachable_host(&self) -> bool {
         match self {
             Self::Network { action, source, .. } => {
-                // Without a handshake, not a byte of HTTP was exchanged.
+                // If the handshake failed, no byte of HTTP was exchanged.
                 matches!(action, NetworkAction::LookingUp | NetworkAction::Handshaking)
                     || source.kind() == io::ErrorKind::ConnectionRefused
             }
@@ -179,7 +179,7 @@ impl ClientError {
     }
 }
 
-/// The use of a connection when it failed.
+/// What a connection was used for when it failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NetworkAction {
@@ -214,14 +214,14 @@ pub enum InvalidResponse {
     /// The body is broken.
     #[error(transparent)]
     Body(ReceiveError),
-    /// The body has another length than the file.
+    /// The length of the body differs from that of the file.
     #[error("{}", body_length_text(*.bytes, *.expected, .path.as_deref()))]
     BodyLength {
         /// The length of the body in bytes.
         bytes: u64,
-        /// The length that was announced.
+        /// The expected length.
         expected: u64,
-        /// The path in the tree, if the file is part of one.
+        /// The path in the tree, if the file belongs to one.
         path: Option<PathBuf>,
     },
     /// `Content-Range` contradicts the request or the rest of the head.
@@ -235,7 +235,7 @@ pub enum InvalidResponse {
     /// The head is not valid HTTP/1.1.
     #[error(transparent)]
     Head(httparse::Error),
-    /// The server breaks the rules of HTTP or of an object store in this way.
+    /// The server violates HTTP or the protocol of an object store.
     #[error("{0}")]
     Protocol(&'static str),
     /// A redirect has no valid target.
@@ -252,13 +252,13 @@ pub enum InvalidResponse {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeysError {
-    /// The URL of the container's service would send its token unencrypted to another machine.
+    /// The URL of the container's key service would send its token unencrypted to another machine.
     #[error(
         "AWS_CONTAINER_CREDENTIALS_FULL_URI: it is neither https nor an address of this \
          machine or its container service"
     )]
     InsecureService,
-    /// Keys have characters that do not fit into a field of a request.
+    /// Keys contain characters that a header field cannot have.
     #[error("the keys from {place} have spaces or other invalid characters")]
     InvalidKeys {
         /// The source of the keys.
@@ -273,7 +273,7 @@ pub enum KeysError {
     /// The response of a service has no keys.
     #[error("{service} returned no keys")]
     NoKeys {
-        /// The service, without what might be secret in its URL.
+        /// The service, without the parts of its URL that may be secret.
         service: String,
     },
     /// A file has no token.
@@ -285,7 +285,7 @@ pub enum KeysError {
          aws_secret_access_key"
     )]
     ProfileIncomplete(String),
-    /// No file has the profile that was named.
+    /// No file contains the requested profile.
     #[error(
         "there is no profile '{profile}' in {} and {}",
         .credentials.display(), .config.display()
@@ -293,12 +293,12 @@ pub enum KeysError {
     ProfileNotFound {
         /// The profile.
         profile: String,
-        /// The file of keys.
+        /// The credentials file.
         credentials: PathBuf,
-        /// The file of settings.
+        /// The config file.
         config: PathBuf,
     },
-    /// The profile gets its keys in a way that is not supported.
+    /// The profile gets its keys by an unsupported method.
     #[error(
         "the profile '{profile}' gets its keys by {setting}, which is not supported: \
          eval \"$(aws configure export-credentials --format env)\" puts them into the \
@@ -307,7 +307,7 @@ pub enum KeysError {
     ProfileUnsupported {
         /// The profile.
         profile: String,
-        /// The setting that names the way.
+        /// The setting that selects the method.
         setting: &'static str,
     },
     /// A file with a token or a profile cannot be read.
@@ -315,15 +315,15 @@ pub enum KeysError {
     Read {
         /// The file.
         file: PathBuf,
-        /// The error of the file.
+        /// The system's error.
         source: io::Error,
     },
-    /// A service that has keys cannot be reached, or refuses them.
+    /// A key service cannot be reached, or refuses the request.
     #[error("requesting {what} from {service}: {source}")]
     Service {
-        /// The thing that was requested, in words.
+        /// What was requested, in words.
         what: &'static str,
-        /// The service, without what might be secret in its URL.
+        /// The service, without the parts of its URL that may be secret.
         service: String,
         /// The error of the request.
         source: Box<ClientError>,
@@ -336,7 +336,7 @@ impl From<KeysError> for ClientError {
     }
 }
 
-/// Returns whether an error can only come from a connection, not from a file.
+/// Returns whether an error can only come from a connection, never from a file.
 #[must_use]
 pub fn is_of_network(error: &io::Error) -> bool {
     matches!(
@@ -363,7 +363,7 @@ fn body_length_text(bytes: u64, expected: u64, path: Option<&Path>) -> String {
     }
 }
 
-/// Describes a refusal of a server, or of an object store, which has a `code` for it.
+/// Describes the refusal of a server, or of an object store if there is a `code`.
 fn refusal_text(status: u16, code: &str, detail: &str) -> String {
     let status = status_text(status, detail);
     match code {
@@ -372,7 +372,7 @@ fn refusal_text(status: u16, code: &str, detail: &str) -> String {
     }
 }
 
-/// Returns a status for people, with the server's explanation if there is one.
+/// Returns a status as text, with the server's explanation if there is one.
 fn status_text(status: u16, detail: &str) -> String {
     let reason = underpass_protocol::response::head::reason(status);
     let status_text = format!("{status} {reason}");
@@ -381,7 +381,7 @@ fn status_text(status: u16, detail: &str) -> String {
 }
 
 impl ClientError {
-    /// Converts an error from reading an answer of `address`.
+    /// Converts an error that occurred while reading a response of `address`.
     #[must_use]
     pub fn receiving(address: &str, error: ReceiveError) -> Self {
         let network = |source| Self::Network {

@@ -1,4 +1,4 @@
-//! URLs, fields of requests and lists as users write them.
+//! Parses URLs, header fields and lists as users write them.
 
 pub mod list;
 
@@ -9,11 +9,11 @@ use url::{ParseError, Url};
 
 use crate::s3::Location;
 
-/// Parses a URL of `http` or `https`; without a scheme it is one of `http`.
+/// Parses an `http` or `https` URL; a missing scheme means `http`.
 ///
 /// # Errors
 ///
-/// A few words about what is wrong with it.
+/// A short reason.
 pub fn url(text: &str) -> Result<Url, String> {
     let url = parsed(text)?;
     match url.scheme() {
@@ -27,7 +27,7 @@ pub fn url(text: &str) -> Result<Url, String> {
 ///
 /// # Errors
 ///
-/// A few words about what is wrong with it.
+/// A short reason.
 pub fn url_or_object(text: &str) -> Result<Url, String> {
     Location::check(text).map_err(|bad| bad.to_string())?;
     let mut address = parsed(text)?;
@@ -42,11 +42,11 @@ pub fn url_or_object(text: &str) -> Result<Url, String> {
     }
 }
 
-/// Parses the URL of an origin: as [`url_or_object()`], but with its scheme.
+/// Parses the URL of an origin: as [`url_or_object()`], but the scheme is required.
 ///
 /// # Errors
 ///
-/// A few words about what is wrong with it, without the URL, which may have a password.
+/// A short reason, without the URL, which may contain a password.
 pub fn origin(text: &str) -> Result<Url, String> {
     if text.contains("://") {
         url_or_object(text)
@@ -77,7 +77,7 @@ fn parsed(text: &str) -> Result<Url, String> {
     })
 }
 
-/// Returns whether the host of what is not a URL is an address with a zone (RFC 6874).
+/// Returns whether the host of an invalid URL is an address with a zone (RFC 6874).
 fn has_zone(text: &str) -> bool {
     let host = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     host.and_then(|(host, _)| host.split_once('%'))
@@ -88,7 +88,7 @@ fn has_zone(text: &str) -> bool {
 ///
 /// # Errors
 ///
-/// A few words about what is wrong with it.
+/// A short reason.
 pub fn proxy(text: &str) -> Result<Url, String> {
     let url = parsed(text)?;
     if url.scheme() == "http" {
@@ -98,10 +98,10 @@ pub fn proxy(text: &str) -> Result<Url, String> {
     }
 }
 
-/// Returns an invalid URL in a form that may be shown: without a possible name and password.
+/// Returns an invalid URL in a form that may be shown, without a possible name and password.
 #[must_use]
 pub fn redacted(text: &str) -> String {
-    // It need not be a URL: a slash or a space in the password may be the mistake.
+    // It may not even be a URL: a slash or space in the password may be the mistake.
     let begin = text.find("://").map_or(0, |at| at + 3);
     match text.rfind('@') {
         Some(end) if begin <= end => format!("{}***{}", &text[..begin], &text[end..]),
@@ -113,8 +113,8 @@ pub fn redacted(text: &str) -> String {
 ///
 /// # Errors
 ///
-/// A few words about what is wrong with it. A value with a line end is refused, because that would
-/// begin another field (RFC 9110, section 5.5).
+/// A short reason. A value with a line break is refused, because it would begin another field (RFC
+/// 9110, section 5.5).
 pub fn field(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once(':').ok_or("write 'Name: value'")?;
     if name.is_empty() || !name.bytes().all(is_token_char) {
@@ -128,13 +128,13 @@ pub fn field(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// Parses `Name: value` as [`field`] does, for a field that users add to each request.
+/// Parses `Name: value` as [`field`] does, for a field that the user adds to every request.
 ///
 /// # Errors
 ///
-/// A few words about what is wrong with it. Fields that frame the message, keep the connection or
-/// choose a part of the file are refused: if they contradicted the client's own, it would wait for
-/// bytes that never come, or take a part for the whole.
+/// A short reason. Fields that frame the message, keep the connection or select a part of the file
+/// are refused: if they contradicted the client's own, it would wait for bytes that never come, or
+/// treat a part as the whole.
 pub fn request_field(text: &str) -> Result<(String, String), String> {
     let (name, value) = field(text)?;
     if OWN_FIELDS.iter().any(|own| name.eq_ignore_ascii_case(own)) {
@@ -144,7 +144,7 @@ pub fn request_field(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// The fields of requests that only the client can set.
+/// Request fields that only the client itself may set.
 const OWN_FIELDS: [&str; 12] = [
     "Connection",
     "Content-Length",
@@ -164,8 +164,7 @@ const OWN_FIELDS: [&str; 12] = [
 ///
 /// # Errors
 ///
-/// A few words about what is wrong with it. One with a line end is refused, because that would
-/// begin another field.
+/// A short reason. A token with a line break is refused, because it would begin another field.
 pub fn token(text: &str) -> Result<String, String> {
     if text.bytes().all(|byte| byte.is_ascii_graphic()) && !text.is_empty() {
         Ok(text.to_owned())

@@ -1,7 +1,7 @@
 //! Downloads, uploads and whole trees over HTTP, without a runtime.
 //!
-//! A client has few connections, and each has a thread that waits for it. Bodies are moved by the
-//! engine in both directions.
+//! A client has few connections, and each has a thread that blocks on it. The engine moves the
+//! bodies in both directions.
 
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]

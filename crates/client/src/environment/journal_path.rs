@@ -10,8 +10,8 @@ use url::Url;
 
 use crate::http::without_credentials;
 
-/// Returns the path of the journal of an upload of this file to this URL; `None` if there is no
-/// folder for it.
+/// Returns the path of the journal of an upload of this file to this URL; `None` if the user has no
+/// state folder.
 ///
 /// It is in the folder for state that survives a restart, and its name is a hash: the same file
 /// and URL always give the same name.

@@ -1,5 +1,5 @@
-//! Settings of requests from the user's environment: proxies, passwords, object stores, the folder
-//! of journals.
+//! Request settings from the user's environment: proxies, passwords, object stores, the journal
+//! folder.
 //!
 //! Nothing else in this crate reads the environment. A program calls these functions where its user
 //! has set nothing else.
@@ -22,11 +22,11 @@ use crate::input;
 pub use journal_path::{journal_path, state_folder};
 pub use s3::store;
 
-/// The reason why the environment cannot be followed.
+/// The reason why the environment cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EnvironmentError {
-    /// A variable names no proxy.
+    /// A variable does not name a proxy.
     #[error("${name} is '{value}': {reason}; --no-proxy connects directly")]
     Proxy {
         /// The variable.
@@ -70,7 +70,7 @@ impl Hinted for EnvironmentError {
 }
 
 /// Returns the name and password for `url` in a netrc file: this one, `$NETRC` or `~/.netrc`. If
-/// the URL has a name, it is the entry of that name.
+/// the URL has a user name, only an entry with that name matches.
 ///
 /// # Errors
 ///
@@ -106,8 +106,8 @@ impl Netrc {
         Ok(Self { text })
     }
 
-    /// Returns the name and password for `url`. If the URL has a name, it is the entry of that
-    /// name.
+    /// Returns the name and password for `url`. If the URL has a user name, only an entry with that
+    /// name matches.
     #[must_use]
     pub fn credentials(&self, url: &Url) -> Credentials {
         let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
@@ -130,7 +130,7 @@ impl fmt::Debug for Netrc {
 ///
 /// [`EnvironmentError::Proxy`] if one of them is not an address of a proxy.
 pub fn proxies() -> Result<Proxies, EnvironmentError> {
-    // Not HTTP_PROXY: in a CGI program that is a field of the client's request.
+    // Not HTTP_PROXY: a CGI program gets the client's `Proxy` field in it.
     let http = proxy_of(&["http_proxy", "all_proxy", "ALL_PROXY"])?;
     let https = proxy_of(&["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"])?;
     let except = ["no_proxy", "NO_PROXY"].into_iter().find_map(variable).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! User names and passwords of servers from a netrc file, as ftp(1), curl and git read it.
 
-/// Returns the name and the password for a host in the text of a netrc file: those of its first
-/// entry for that host, or of `default`. If a user is named, it is the first one of that user.
+/// Returns the name and password of the first entry for a host, or of `default`, in the text of a
+/// netrc file. If `named` is given, only an entry of that user matches.
 pub(super) fn find(text: &str, host: &str, named: Option<&str>) -> Option<(String, String)> {
     let words = words(text);
     let mut words = words.iter().map(String::as_str).peekable();
@@ -28,8 +28,7 @@ pub(super) fn find(text: &str, host: &str, named: Option<&str>) -> Option<(Strin
     None
 }
 
-/// Returns the words of the text, without comments and macros. A word may stand in quotation
-/// marks.
+/// Returns the words of the text, without comments and macros. A word may be quoted.
 fn words(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut is_macro = false;

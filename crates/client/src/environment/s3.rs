@@ -9,14 +9,14 @@ use super::{EnvironmentError, variable};
 use crate::input;
 use crate::s3::{KeySource, Keys, ProfileFiles, StoreOptions, suffix};
 
-/// Returns the options of object stores from the environment and the shared files. `is_signed` is
-/// whether keys are looked for.
+/// Returns the options of object stores from the environment and the shared files. Keys are only
+/// looked for if `is_signed`.
 ///
 /// # Errors
 ///
 /// [`EnvironmentError`] if a variable or a file has no usable value.
 pub fn store(is_signed: bool) -> Result<StoreOptions, EnvironmentError> {
-    // Without a home there are no files but those that are named.
+    // Without a home folder, only files that are named explicitly are read.
     let home = variable("HOME").map(|home| PathBuf::from(home).join(".aws"));
     let of_home = |file: &str| home.as_ref().map(|home| home.join(file));
     let path = |name: &str, file: &str| variable(name).map(PathBuf::from).or_else(|| of_home(file));

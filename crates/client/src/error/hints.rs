@@ -54,7 +54,7 @@ impl Hinted for DownloadError {
             }
             Self::Local { action, source } => return action.hint(source),
             Self::NoDigest => "leave out --verify, or give the digest with --digest",
-            // The part that it is about has a name, or cannot be resumed.
+            // The name of the partial file is known, or the download cannot be resumed.
             Self::NoRanges | Self::NoVersion => return None,
             Self::NoRoom { .. } => "free some space or choose another folder",
             Self::Replaced => {
@@ -140,7 +140,7 @@ impl Hinted for UploadError {
             _ => {}
         }
         Some(Hint::new(match self.status()? {
-            // The server's own reason is better than a guess.
+            // The server's own explanation is better than a guess.
             400..=405 if self.is_explained() => return None,
             400 => PORT_OF_HTTPS,
             403 => "this user may not write there",
@@ -155,7 +155,7 @@ impl Hinted for UploadError {
             411 => "the server has to know the length: save it to a file first",
             412 => OTHER_VERSION,
             413 => "it is larger than the server allows",
-            // As nginx does.
+            // nginx answers 500 if the folder does not exist.
             500 if !self.is_explained() => {
                 "the folder may not exist there: --create-parents creates it"
             }
@@ -185,7 +185,7 @@ fn of_store(code: &str, has_identified: bool) -> Option<Hint> {
 
 const WRONG_PASSWORD: &str = "the server does not accept this name and password, or token";
 
-/// What most servers answer to a request that is not encrypted.
+/// The hint for the usual answer of an HTTPS port to unencrypted HTTP.
 const PORT_OF_HTTPS: &str = "if that port speaks HTTPS, write https://";
 
 const OTHER_VERSION: &str = "the target does not have the entity tag of --if-match";
@@ -216,7 +216,7 @@ mod tests {
         assert!(hint(refusal(503).into()).is_some_and(|hint| hint.contains("same command")));
     }
 
-    /// Returns the answer to a `HEAD`, which has no text.
+    /// Returns the error of a response without an explanation, as to a `HEAD`.
     fn refusal(status: u16) -> ClientError {
         ClientError::Status {
             status,

@@ -1,20 +1,20 @@
-//! Lists of files that a cache node is to have.
+//! Lists of files that a cache node should have.
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
 
 use crate::input::field;
 
-/// A file that a node is to have.
+/// A file that a node should have.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ManifestEntry {
-    /// Its path, escaped as in a URL.
+    /// The path, percent-encoded as in a URL.
     pub path: String,
-    /// The fields of the requests that it answers, for nodes that keep a file for each value.
+    /// Request header fields, for nodes that keep a variant for each value.
     pub fields: Vec<(String, String)>,
 }
 
-/// A line of a list that makes no sense.
+/// A line of a list that cannot be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {number}: {reason}")]
 pub struct ManifestError {
@@ -22,7 +22,7 @@ pub struct ManifestError {
     reason: &'static str,
 }
 
-/// Parses a list: the files of a higher priority come first, each once.
+/// Parses a list: higher priorities come first, and each file appears once.
 ///
 /// # Errors
 ///

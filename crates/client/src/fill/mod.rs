@@ -15,20 +15,20 @@ use crate::http::{HttpClient, Request};
 use manifest::ManifestEntry;
 use pace::Pace;
 
-/// The reason why the node does not have a file now.
+/// The reason why the node does not have a file yet.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FillError {
     /// The fill was cancelled.
     #[error("interrupted")]
     Cancelled,
-    /// The file changed between two pieces, again and again.
+    /// The file kept changing between two pieces.
     #[error("it keeps changing")]
     Changing,
-    /// The request of a piece failed.
+    /// The request for a piece failed.
     #[error(transparent)]
     Client(ClientError),
-    /// The files up to this one take more than the cache holds: the node would remove the first.
+    /// The files up to this one exceed the cache: the node would evict the first ones.
     #[error("the cache of the node holds {capacity} bytes, and the list up to here takes {taken}")]
     Full {
         /// The disk space of the cache in bytes.
@@ -42,7 +42,7 @@ pub enum FillError {
 }
 
 impl FillError {
-    /// Returns whether only this file failed; otherwise all files would fail in the same way.
+    /// Returns whether other files may still succeed.
     #[must_use]
     pub fn is_of_file(&self) -> bool {
         match self {
@@ -73,14 +73,14 @@ impl Hinted for FillError {
     }
 }
 
-/// A program that watches a fill.
+/// The observer of a fill.
 pub trait FillObserver {
-    /// Waits until a piece may be fetched, and returns whether the fill goes on.
+    /// Waits until the next piece may be fetched; returns `false` to cancel the fill.
     fn wait(&self) -> bool {
         true
     }
 
-    /// Receives the error of a piece that is fetched again after a while.
+    /// Called when a piece failed and is retried after `wait`.
     fn again(&self, path: &str, error: &ClientError, wait: Duration) {
         let _ = (path, error, wait);
     }
@@ -89,20 +89,20 @@ pub trait FillObserver {
 /// Fills a node.
 pub struct Filler<'c> {
     client: HttpClient<'c>,
-    /// The URL of the requests.
+    /// The URL to which the requests are sent.
     url: Url,
     observer: &'c dyn FillObserver,
     retries: u32,
     step: u64,
     pace: Option<Pace>,
-    /// Whether the node has answered: one that cannot be reached is rather misspelled than busy.
+    /// Whether the node has ever answered: if not, it is more likely misspelled than busy.
     has_answered: bool,
     fetched: u64,
     /// The disk space that the files take so far.
     taken: u64,
 }
 
-/// The answer of a node about a piece.
+/// The node's response for a piece.
 #[derive(Debug, Deserialize)]
 struct NodePiece {
     length: Option<u64>,
@@ -112,7 +112,7 @@ struct NodePiece {
     #[serde(default)]
     takes: u64,
     capacity: Option<u64>,
-    /// A name of what the node has stored, which changes with it; an older node does not say.
+    /// An identifier of the stored version, which changes with it; `None` from older nodes.
     version: Option<String>,
 }
 
@@ -140,7 +140,7 @@ impl<'c> Filler<'c> {
         self.fetched
     }
 
-    /// Has the node fetch a file, and returns its length.
+    /// Makes the node fetch a file, and returns its length.
     ///
     /// # Errors
     ///
@@ -156,7 +156,7 @@ impl<'c> Filler<'c> {
                 pace.add(piece.fetched, begun);
             }
             if at > 0 && piece.version != version {
-                // The pieces before are gone.
+                // The earlier pieces belong to a version that is gone.
                 if restarts == MAX_RESTARTS {
                     return Err(FillError::Changing);
                 }
@@ -167,7 +167,7 @@ impl<'c> Filler<'c> {
             at += self.step;
             let Some(length) = piece.length else { continue };
             let taken = self.taken.saturating_add(piece.takes);
-            // From here on, the node would remove what comes first on the list.
+            // Beyond its capacity, the node would evict the first files of the list.
             if let Some(capacity) = piece.capacity.filter(|&capacity| taken > capacity) {
                 return Err(FillError::Full { capacity, taken });
             }
@@ -178,7 +178,7 @@ impl<'c> Filler<'c> {
         }
     }
 
-    /// Waits for the observer, and as long as the rate demands.
+    /// Waits for the observer, and as long as the rate limit requires.
     fn wait(&self) -> Result<(), FillError> {
         if !self.observer.wait() {
             return Err(FillError::Cancelled);
@@ -191,7 +191,7 @@ impl<'c> Filler<'c> {
         if sleep(time, self.client.cancel.as_slice()) { Ok(()) } else { Err(FillError::Cancelled) }
     }
 
-    /// Has the node fetch a piece, again if that fails for a moment.
+    /// Makes the node fetch a piece, and retries after temporary failures.
     fn piece(
         &mut self,
         wanted: &ManifestEntry,
@@ -203,7 +203,7 @@ impl<'c> Filler<'c> {
             .append_pair("path", &wanted.path)
             .append_pair("from", &from.to_string())
             .append_pair("to", &to.to_string());
-        // A space is sent as `%20`: a node reads `+` as itself, an older one as a space.
+        // Spaces are sent as `%20`: newer nodes do not decode `+`, older ones do.
         let query = url.query().unwrap_or_default().replace('+', "%20");
         url.set_query(Some(&query));
         let varying = wanted.fields.iter().map(|(name, value)| (name.as_str(), value.as_str()));
@@ -228,7 +228,7 @@ impl<'c> Filler<'c> {
                     self.has_answered = true;
                     return serde_json::from_slice(&body).map_err(|_| FillError::NotANode);
                 }
-                // The words of a server without a cache are about the method.
+                // The explanation of a server without a cache would only be about the method.
                 Err(ClientError::Status { status: 405, .. }) => return Err(FillError::NotANode),
                 Err(error) => error,
             };
@@ -241,14 +241,14 @@ impl<'c> Filler<'c> {
     }
 }
 
-/// The size of a piece without a limit of the rate, which only tells how far a file is.
+/// The size of a piece without a rate limit, where it only sets the granularity of the progress.
 const MAX_STEP: u64 = 64 << 20;
 
 /// The minimum size of a piece, which a node fetches at once.
 const MIN_STEP: u64 = 1 << 20;
 
-/// The number of times that a file is started over because it changed between two pieces.
+/// How often a file is started over because it changed between two pieces.
 const MAX_RESTARTS: u32 = 3;
 
-/// The maximum size of an answer in bytes.
+/// The maximum size of a response in bytes.
 const MAX_ANSWER: usize = 4 << 10;

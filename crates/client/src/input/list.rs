@@ -1,4 +1,4 @@
-//! Lists of files to be fetched: one URL a line, with the options `out` and `checksum` of aria2.
+//! Lists of files to download: one URL per line, with aria2's options `out` and `checksum`.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Component, Path, PathBuf};
@@ -8,29 +8,29 @@ use url::Url;
 
 use super::url_or_object;
 
-/// A file that is fetched, and how.
+/// A file to download, with its options.
 #[derive(Clone, Debug)]
 pub struct ListedFile {
-    /// Its address.
+    /// The URL.
     pub url: Url,
-    /// The file, relative to the folder that everything goes to.
+    /// The output file, relative to the folder of the whole list.
     pub out: Option<PathBuf>,
-    /// The digests that it must have.
+    /// The digests that the file must have.
     pub digests: Vec<Digest>,
 }
 
 /// The reason why a list cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ListError {
-    /// It cannot be read.
+    /// The list cannot be read.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// A line makes no sense.
+    /// A line cannot be parsed.
     #[error("line {number}: {reason}")]
     Line {
         /// The number of the line; the first is 1.
         number: usize,
-        /// What is wrong with it, in a few words.
+        /// A short reason.
         reason: String,
     },
 }
@@ -47,7 +47,7 @@ impl ListedFile {
 ///
 /// # Errors
 ///
-/// If it cannot be read, is too long, or has a line that makes no sense: a part of it is no list.
+/// If it cannot be read, is too long, or has an invalid line: no part of it is used then.
 pub fn read(source: impl Read) -> Result<Vec<ListedFile>, ListError> {
     read_to(source, MAX_BYTES)
 }
@@ -59,7 +59,7 @@ fn read_to(source: impl Read, max: u64) -> Result<Vec<ListedFile>, ListError> {
         let line = line?;
         bytes += line.len() as u64 + 1;
         let parsed = match str::from_utf8(&line) {
-            // A truncated list would go unnoticed.
+            // A truncated list would go unnoticed otherwise.
             _ if bytes > max => Err("the list is longer than 256 MiB: split it".to_owned()),
             // Some editors begin a file with a byte order mark.
             Ok(line) if index == 0 => parse_line(&mut items, line.trim_start_matches('\u{feff}')),
@@ -100,7 +100,7 @@ fn parse_line(items: &mut Vec<ListedFile>, line: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns a path that stays in the folder it is relative to: lists may come from anywhere.
+/// Returns a relative path that stays within its folder: lists may come from anywhere.
 fn relative(name: &str) -> Result<PathBuf, String> {
     let path = Path::new(name);
     let stays = path.components().all(|part| matches!(part, Component::Normal(_)));

@@ -1,4 +1,4 @@
-//! The contents of a journal, and how they are read.
+//! The contents of a journal, and the functions that read them.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -23,7 +23,7 @@ struct JournalHead<S> {
     underpass_journal: u32,
     #[serde(flatten)]
     subject: S,
-    /// The mount epoch; versions that knew no mounts wrote the boot id alone.
+    /// The mount epoch; in older versions the boot id alone.
     #[serde(rename = "boot")]
     epoch: String,
     /// Ranges that are known to be on the disk.
@@ -37,14 +37,14 @@ pub struct JournalContents<S> {
     pub subject: S,
     /// Ranges that have arrived, in ascending order.
     pub present: Vec<Range<u64>>,
-    /// Ranges of these that are known to be on the disk.
+    /// The subset of these that is known to be on the disk.
     pub(super) safe: Vec<Range<u64>>,
 }
 
 impl<S> JournalContents<S> {
-    /// Syncs the file of the ranges if they are not all known to be on the disk, and keeps those
-    /// alone that are if it fails: the kernel drops bytes that it could not write back, and a file
-    /// can have zeros in their place.
+    /// Syncs the file unless all its ranges are known to be on the disk. If that fails, only the
+    /// known ones are kept: the kernel drops bytes that it could not write back, and the file may
+    /// have zeros in their place.
     pub fn confirm(&mut self, file: impl AsFd) {
         if self.is_synced() {
             return;
@@ -77,17 +77,17 @@ impl<S> JournalContents<S> {
     }
 }
 
-/// Reads the journal of this name as [`try_read`]; `None` also if it cannot be read.
+/// Reads the journal of this name as [`try_read`] does; `None` also if it cannot be read.
 #[must_use]
 pub fn read<S: DeserializeOwned>(folder: &OwnedFd, name: &OsStr) -> Option<JournalContents<S>> {
     try_read(folder, name).ok()?
 }
 
-/// Reads the journal of this name; `None` if there is none, or it is damaged or of another user.
+/// Reads the journal of this name; `None` if it is missing, damaged or another user's.
 ///
 /// # Errors
 ///
-/// Those after which it may still be there and valid, as of a disk or for want of descriptors.
+/// Those after which a valid journal may still exist, such as a disk error or `EMFILE`.
 pub fn try_read<S: DeserializeOwned>(
     folder: &OwnedFd,
     name: &OsStr,
@@ -113,8 +113,8 @@ pub(super) fn parse<S: DeserializeOwned>(
     let (line, rest) = bytes.split_at(end);
     let text = unsealed(line);
     let head: JournalHead<S> = serde_json::from_slice(text.unwrap_or(line)).ok()?;
-    // What was stored before lines had checksums is worth as much as it was then; the journal gets
-    // them as soon as it is written again.
+    // Journals without checksums are trusted as they were then; they get checksums when they are
+    // written again.
     let parse: fn(&[u8]) -> _ = match (head.underpass_journal, text) {
         (FORMAT, Some(_)) => JournalPiece::parse,
         (UNSEALED_FORMAT, None) => JournalPiece::parse_unsealed,

@@ -1,4 +1,4 @@
-//! Tells a file from another one that took its name, even if it also took its inode number.
+//! Tells a file from another one that has replaced it, even with the same inode number.
 
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
@@ -7,30 +7,30 @@ use rustix::fs::{AtFlags, Statx, StatxFlags, statx};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-/// Which file it is. A number that has become free is often given to the next new file, which was
-/// made later.
+/// The identity of a file. File systems soon reuse the inode number of a deleted file, but the new
+/// file has a later birth time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FileId {
     /// Its inode number.
     pub(crate) inode: u64,
-    /// When it was made, in seconds and nanoseconds; unknown on some file systems, and absent in
-    /// older journals.
+    /// The birth time in seconds and nanoseconds; `None` on file systems without one and in older
+    /// journals.
     #[serde(default)]
     pub(crate) born: Option<(i64, u32)>,
 }
 
 impl FileId {
-    /// Returns that of an open file.
+    /// Returns the identity of an open file.
     pub(crate) fn of(file: impl AsFd) -> Result<Self, Errno> {
         Ok(Self::from(&statx(file, c"", AtFlags::EMPTY_PATH, FACTS)?))
     }
 
-    /// Returns that of the file with a name in a folder.
+    /// Returns the identity of the file `name` in a folder.
     pub(crate) fn named(folder: impl AsFd, name: &OsStr) -> Result<Self, Errno> {
         Ok(Self::from(&statx(folder, name, AtFlags::SYMLINK_NOFOLLOW, FACTS)?))
     }
 
-    /// Returns whether it may be this file: only one of an older journal need not be.
+    /// Returns whether `found` may be this file; without a birth time, a match is not certain.
     pub(crate) fn may_be(self, found: Self) -> bool {
         let is_other = self.born.zip(found.born).is_some_and(|(then, now)| then != now);
         self.inode == found.inode && !is_other

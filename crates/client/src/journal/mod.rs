@@ -1,14 +1,14 @@
-//! The journal of a file that arrives in pieces: a small file next to it that lists which ranges
-//! are there.
+//! The journal of a file that arrives in pieces: a small file next to it that lists the ranges that
+//! have arrived.
 //!
-//! The first line says which file it is, such as its URL and version, and the ranges that are known
-//! to be on the disk. After it, each fetched piece has a line of fixed length, `start done`, which
+//! The first line identifies the file, such as by URL and version, and lists the ranges that are
+//! known to be on the disk. Each fetched piece then has a line of fixed length, `start done`, which
 //! one pwrite(2) overwrites whenever more has arrived. After a kill these lines are exact, because
-//! the page cache outlives the process. After a power cut, or after the disk was removed, they may
-//! be ahead of the data, so only the ranges on the disk count in another mount epoch.
+//! the page cache outlives the process. After a power cut or the removal of the disk they may be
+//! ahead of the data, so only the ranges on the disk count in another mount epoch.
 //!
-//! Each line ends in its checksum: a flipped bit must not make a hole count as data. Without its
-//! first line a journal counts for nothing, and without another line the bytes of that are missing.
+//! Each line ends in its checksum: a flipped bit must not make a hole count as data. If the first
+//! line is invalid, the whole journal is ignored; if another line is, only its bytes are missing.
 
 mod contents;
 mod file_id;
@@ -38,9 +38,9 @@ use underpass_engine::wait::lock;
 pub struct Journal<S> {
     folder: OwnedFd,
     name: OsString,
-    /// Held while a new file is written and synced. Progress does not wait for that.
+    /// Held while a new file is written and synced. Recording progress does not wait for it.
     writing: Mutex<()>,
-    /// Boxed, for a download keeps its journal within an enum.
+    /// Boxed, because a download keeps its journal within an enum.
     inner: Box<Mutex<JournalState<S>>>,
 }
 
@@ -54,15 +54,15 @@ struct JournalState<S> {
     pieces: Vec<JournalPiece>,
     /// Ranges that are known to be on the disk.
     safe: Vec<Range<u64>>,
-    /// The numbers of pieces of which nothing is left, for others.
+    /// The numbers of empty pieces, which others may reuse.
     void: Vec<usize>,
-    /// Whether a sync failed: nothing is added any more.
+    /// Whether a sync failed: nothing more is recorded then.
     has_failed: bool,
-    /// Whether the name is left to another journal.
+    /// Whether another journal now owns the name.
     is_closed: bool,
 }
 
-/// A piece that is being fetched. It gets a line when the first bytes of it have arrived.
+/// A piece that is being fetched. It gets a line when its first bytes have arrived.
 #[derive(Debug)]
 pub struct OpenPiece {
     start: u64,
@@ -70,7 +70,7 @@ pub struct OpenPiece {
 }
 
 impl OpenPiece {
-    /// A piece that is about to be fetched from this byte on.
+    /// Begins a piece at this offset.
     #[must_use]
     pub fn at(start: u64) -> Self {
         Self { start, number: None }
@@ -78,7 +78,7 @@ impl OpenPiece {
 }
 
 impl<S: Clone + Serialize> Journal<S> {
-    /// Creates a journal and replaces one that has the name.
+    /// Creates a journal and replaces any existing one of this name.
     ///
     /// # Errors
     ///
@@ -100,8 +100,7 @@ impl<S: Clone + Serialize> Journal<S> {
         Ok(journal)
     }
 
-    /// Opens a journal with the contents that were read from it. Nothing is written until they
-    /// change.
+    /// Opens a journal whose contents were read before. Nothing is written until they change.
     #[must_use]
     pub fn reopen(folder: OwnedFd, name: &OsStr, known: JournalContents<S>) -> Self {
         Self::new(folder, name, known.subject, complete(&known.present), known.safe)
@@ -134,8 +133,8 @@ impl<S: Clone + Serialize> Journal<S> {
         lock(&self.inner).subject.clone()
     }
 
-    /// Replaces the description of the file in the journal. `subject` is called when the changes of
-    /// other threads are written.
+    /// Replaces the description of the file in the journal. `subject` is called once no other
+    /// thread is writing the journal.
     ///
     /// # Errors
     ///
@@ -147,13 +146,13 @@ impl<S: Clone + Serialize> Journal<S> {
         self.write().inspect_err(|_| lock(&self.inner).subject = before)
     }
 
-    /// Leaves the name to another journal: this one is not written any more. Does not wait for the
-    /// disk.
+    /// Gives the name up to another journal: this one is not written any more. Does not wait for
+    /// the disk.
     pub fn close(&self) {
         lock(&self.inner).is_closed = true;
     }
 
-    /// Records up to where the bytes of a piece are in the file.
+    /// Records that the bytes of a piece up to `end` are in the file.
     pub fn record_progress(&self, piece: &mut OpenPiece, end: u64) {
         let done = end - piece.start;
         let mut inner = lock(&self.inner);
@@ -179,19 +178,19 @@ impl<S: Clone + Serialize> Journal<S> {
             return;
         }
         drop(inner);
-        // Another thread that writes it writes this line too.
+        // If another thread is writing the journal, it includes this line.
         if let Ok(_writing) = self.writing.try_lock() {
             let _ = self.write();
         }
     }
 
-    /// Removes a range, no piece of which may be in progress, and syncs the journal to the disk:
-    /// afterwards its bytes may be removed from the file.
+    /// Removes a range, in which no piece may be in progress, and syncs the journal to the disk:
+    /// afterwards the bytes may be removed from the file.
     ///
     /// # Errors
     ///
-    /// As fsync(2), and those of [`create`](Self::create), or if it is closed. An earlier journal
-    /// may then count.
+    /// Those of fsync(2) and [`create`](Self::create), or if it is closed. An earlier journal may
+    /// then still be in effect.
     pub fn forget(&self, range: &Range<u64>) -> io::Result<()> {
         // No other thread may record an older state of the disk.
         let _writing = lock(&self.writing);
@@ -201,14 +200,14 @@ impl<S: Clone + Serialize> Journal<S> {
             written => written.and_then(|()| Ok(fsync(&self.folder)?)),
         }?;
         if lock(&self.inner).is_closed {
-            // Nothing was written, or another journal may have taken its place.
+            // Nothing was written, or another journal may have replaced it.
             return Err(io::Error::other("the journal is closed"));
         }
         Ok(())
     }
 
-    /// Overwrites the journal file with all of it, because a full disk has no room for another
-    /// file. The first byte comes last: until then the journal counts for nothing.
+    /// Overwrites the journal file in place, because a full disk has no room for another file. The
+    /// first byte is written last: until then the journal is invalid.
     fn overwrite(&self) -> io::Result<()> {
         let mut inner = lock(&self.inner);
         if inner.is_closed {
@@ -236,7 +235,7 @@ impl<S: Clone + Serialize> Journal<S> {
         merged(lock(&self.inner).pieces.iter().map(JournalPiece::present))
     }
 
-    /// Syncs the partial file, and then notes the bytes on the disk, if the journal can be written.
+    /// Syncs the partial file and then records what is on the disk, if the journal can be written.
     ///
     /// # Errors
     ///
@@ -260,21 +259,21 @@ impl<S: Clone + Serialize> Journal<S> {
             let mut inner = lock(&self.inner);
             inner.fail();
             if inner.file.is_none() && !inner.is_closed {
-                // The bytes that it lists may be lost.
+                // The bytes that the journal lists may be lost.
                 let _ = remove(&self.folder, &self.name);
             }
             return Err(error);
         }
         let before = std::mem::replace(&mut lock(&self.inner).safe, safe);
         if self.write().is_err() {
-            // A power cut costs more bytes.
+            // The bytes since the last save would be lost in a power cut.
             lock(&self.inner).safe = before;
         }
         Ok(())
     }
 
-    /// Writes all of it under a temporary name and renames it, unless it is closed. The caller
-    /// holds `writing`; other threads can record progress at the same time.
+    /// Writes the whole journal under a temporary name and renames it, unless it is closed. The
+    /// caller holds `writing`; other threads can record progress at the same time.
     fn write(&self) -> io::Result<()> {
         let new = new_name(&self.name);
         let (mut file, head, is_synced) = {
@@ -289,11 +288,11 @@ impl<S: Clone + Serialize> Journal<S> {
             )
         };
         let written = file.write_all(head.as_bytes());
-        // Lines of pieces count only as long as the page cache has them.
+        // The lines of pieces need no sync: they only count while the page cache is intact.
         let written = written.and_then(|()| if is_synced { file.sync_data() } else { Ok(()) });
         let mut inner = lock(&self.inner);
         if inner.is_closed {
-            // Another journal may have this temporary name, too.
+            // Another journal may be using the same temporary name.
             return Ok(());
         }
         let lines = inner.lines();
@@ -302,7 +301,7 @@ impl<S: Clone + Serialize> Journal<S> {
             Ok(renameat(&self.folder, &new, &self.folder, &self.name)?)
         });
         if let Err(error) = written {
-            // A disk so full that it has no room for a journal.
+            // The disk may be too full for a journal.
             let _ = unlinkat(&self.folder, &new, AtFlags::empty());
             return Err(error);
         }
@@ -347,23 +346,23 @@ impl<S: Clone + Serialize> JournalState<S> {
         self.has_failed = true;
         self.pieces = complete(&self.safe);
         self.void.clear();
-        // The head has the rest. A file that is only cut needs no room on a failing disk.
+        // The first line has the rest. Truncating needs no space, even on a failing disk.
         if let Some(file) = &self.file {
             let _ = file.set_len(self.pieces_at);
         }
     }
 }
 
-/// Creates the file of a journal that has no other name yet. A file that an ended process has left
-/// is removed first, so no other process writes to this one.
+/// Creates the temporary file of a journal. A file left by a process that has ended is removed
+/// first, so that no other process writes to this one.
 fn create_new(folder: &OwnedFd, new: &OsStr) -> io::Result<File> {
     let _ = unlinkat(folder, new, AtFlags::empty());
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    // The address may hold secrets.
+    // The URL may contain secrets.
     Ok(File::from(openat(folder, new, flags, Mode::RUSR | Mode::WUSR)?))
 }
 
-/// Removes the journal of this name and an unfinished one; returns whether there was one.
+/// Removes the journal of this name and an unfinished one; returns whether either existed.
 ///
 /// # Errors
 ///
@@ -377,7 +376,7 @@ pub fn remove(folder: &OwnedFd, name: &OsStr) -> io::Result<bool> {
     }
 }
 
-/// Returns the name that a journal has until it replaces the earlier one.
+/// Returns the temporary name that a journal has until it replaces the earlier one.
 pub(crate) fn new_name(name: &OsStr) -> OsString {
     let mut new = name.to_owned();
     new.push(".new");

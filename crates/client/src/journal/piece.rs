@@ -1,4 +1,4 @@
-//! The pieces of a journal, each with its line, and lists of ranges.
+//! The pieces of a journal, one line each, and operations on lists of ranges.
 
 use std::ops::Range;
 
@@ -26,7 +26,7 @@ impl JournalPiece {
         }
     }
 
-    /// Parses `start end done`, as it was without a checksum.
+    /// Parses `start end done`, the older format without a checksum.
     pub(super) fn parse_unsealed(line: &[u8]) -> Option<Self> {
         match *numbers(line.strip_suffix(b" \n")?)? {
             [start, end, done] if start <= end && done <= end - start => Some(Self { start, done }),
@@ -39,8 +39,8 @@ fn numbers(text: &[u8]) -> Option<Vec<u64>> {
     str::from_utf8(text).ok()?.split_ascii_whitespace().map(|number| number.parse().ok()).collect()
 }
 
-/// Returns a line with its checksum at its end. No line crosses from one page to another, so that
-/// each is written whole or not at all.
+/// Appends the checksum to a line. No line crosses a page boundary, so each is written whole or not
+/// at all.
 pub(super) fn sealed(mut text: String) -> String {
     let padded = (text.len() + SEAL).next_multiple_of(LINE) - SEAL;
     text.extend(std::iter::repeat_n(' ', padded - text.len()));
@@ -48,7 +48,7 @@ pub(super) fn sealed(mut text: String) -> String {
     text + &seal
 }
 
-/// Returns a line without its checksum; `None` if that is wrong.
+/// Returns a line without its checksum; `None` if the checksum is wrong.
 pub(super) fn unsealed(line: &[u8]) -> Option<&[u8]> {
     let (text, found) = line.split_at_checked(line.len().checked_sub(SEAL)?)?;
     (seal(text).as_bytes() == found).then_some(text)
@@ -58,7 +58,7 @@ fn seal(text: &[u8]) -> String {
     format!("{:08x}\n", crc32fast::hash(text))
 }
 
-/// Returns a piece for each range that is there.
+/// Returns a piece for each range, all of which has arrived.
 pub(super) fn complete(ranges: &[Range<u64>]) -> Vec<JournalPiece> {
     let piece =
         |range: &Range<u64>| JournalPiece { start: range.start, done: range.end - range.start };
@@ -79,7 +79,7 @@ pub(super) fn merged(ranges: impl Iterator<Item = Range<u64>>) -> Vec<Range<u64>
     merged
 }
 
-/// Returns these ranges, in their order, without the bytes of another one.
+/// Returns these ranges, in their order, without the bytes of `removed`.
 #[must_use]
 pub fn without(ranges: &[Range<u64>], removed: &Range<u64>) -> Vec<Range<u64>> {
     let parts = ranges.iter().flat_map(|range| {
@@ -91,5 +91,5 @@ pub fn without(ranges: &[Range<u64>], removed: &Range<u64>) -> Vec<Range<u64>> {
 /// The length of a line in bytes.
 pub(super) const LINE: usize = 64;
 
-/// The length of a checksum, with the end of its line.
+/// The length of a checksum and the line end.
 const SEAL: usize = 9;

@@ -23,7 +23,7 @@ fn read(folder: &OwnedFd, name: &OsStr) -> Option<JournalContents<Subject>> {
     super::read(folder, name)
 }
 
-/// Changes each line, which keeps a checksum that is right.
+/// Edits each line and recomputes its checksum.
 fn edit(path: &Path, edit: impl Fn(&str) -> String) {
     let text = fs::read_to_string(path).expect("text");
     let lines = text.lines().map(|line| piece::sealed(edit(line[..line.len() - 8].trim_end())));
@@ -34,7 +34,7 @@ fn open(folder: &Path) -> OwnedFd {
     File::open(folder).expect("a folder").into()
 }
 
-/// A journal and its file, of which the first 60 bytes of a piece were saved and 90 have come.
+/// A journal and its file: of a piece, 60 bytes were saved and 90 have arrived.
 fn saved_in_part(folder: &Path, name: &OsStr) -> (Journal<Subject>, File, OpenPiece) {
     let part = File::create(folder.join("part")).expect("a file");
     let journal = Journal::create(open(folder), name, subject()).expect("a journal");
@@ -105,7 +105,7 @@ fn a_reopened_journal_is_written_when_it_changes() {
     journal.record_progress(&mut piece, 210);
     let known = read(&open(folder.path()), name).expect("it is there");
     assert_eq!((known.present, known.safe), (vec![0..90, 200..210], vec![0..60]));
-    // What may be lost is listed nowhere.
+    // Bytes that may be lost are not listed any more.
     let unopened = openat(open(folder.path()), "part", OFlags::PATH, Mode::empty());
     reopen().save(&File::from(unopened.expect("a path"))).expect_err("it is not open");
     assert!(read(&open(folder.path()), name).is_none());
@@ -169,7 +169,7 @@ fn a_journal_that_is_damaged_says_nothing_wrong() {
     assert!(read(&open(folder.path()), name).is_none());
 }
 
-/// A file system without checksums, or memory that fails, gives back another byte.
+/// File systems without checksums and failing memory may return a flipped bit.
 #[test]
 fn a_flipped_bit_in_a_journal_makes_nothing_present() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -189,7 +189,7 @@ fn a_flipped_bit_in_a_journal_makes_nothing_present() {
             continue;
         };
         assert_eq!(known.subject, subject(), "{at}.{bit}");
-        // Of the two lines one is left.
+        // One of the two lines survives.
         let without = [vec![0..60, 1000..2000], vec![0..90]];
         assert!(without.contains(&known.present), "{at}.{bit}: {:?}", known.present);
     }
@@ -250,7 +250,7 @@ fn forgotten_ranges_are_neither_present_nor_safe() {
         assert_eq!(journal.present(), expected, "{forgotten:?}");
         let known = read(&open(folder.path()), name).expect("a journal");
         assert_eq!((&known.present, &known.safe), (&expected, &expected), "{forgotten:?}");
-        // What comes after that is in no place of another piece.
+        // A new piece must not take another one's line.
         let mut number = OpenPiece::at(100);
         journal.record_progress(&mut number, 105);
         let known = read(&open(folder.path()), name).expect("a journal");
