@@ -29,7 +29,7 @@ pub enum TreeMethod {
 /// The result of fetching a folder. The names of the counts in JSON are stable.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct TreeOutcome {
-    /// The way by which it was fetched.
+    /// The method that was used.
     #[serde(rename = "way")]
     pub method: TreeMethod,
     /// Files that were fetched.
@@ -94,7 +94,7 @@ pub enum TreeError {
         /// The error that ended its download.
         source: Box<DownloadError>,
     },
-    /// A folder of another user, or an unfinished one of something else, is in the way.
+    /// Another user's folder, or the unfinished folder of another download, is in the way.
     #[error("{}", foreign_text(.path, .url.as_deref()))]
     Foreign {
         /// The folder.
@@ -102,38 +102,38 @@ pub enum TreeError {
         /// The URL it was fetched from, if known.
         url: Option<String>,
     },
-    /// The address is that of a file.
+    /// The URL is that of a file.
     #[error("it is a file, not a folder")]
     IsFile,
-    /// The kernel reported an error about a file or folder here.
+    /// A system call on a local file or folder failed.
     #[error("{action} {}: {}", .path.display(), Plain(.source))]
     Io {
         /// The action, such as `writing`.
         action: Action,
         /// The file.
         path: PathBuf,
-        /// The kernel's answer.
+        /// The system's error.
         source: io::Error,
     },
-    /// The address has neither an archive nor a listing.
+    /// The URL has neither an archive nor a listing.
     #[error(
         "{url} is not a folder that can be fetched: the server answers with {}, \
          neither an archive nor a listing",
         if .media_type.is_empty() { "no media type" } else { .media_type }
     )]
     NotAFolder {
-        /// The address.
+        /// The URL.
         url: String,
-        /// The media type of the answer; may be empty.
+        /// The media type of the response; may be empty.
         media_type: String,
     },
-    /// No key of the bucket begins with the address.
+    /// No key of the bucket begins with the URL's path.
     #[error("the bucket has no key with this prefix")]
     NotThere,
     /// Nothing was removed, after everything was fetched or left out.
     #[error("nothing was removed: {reason}")]
     NothingRemoved {
-        /// The reason, a few words.
+        /// A short reason.
         reason: String,
     },
     /// A thread has panicked, which is a bug. Nothing was removed.
@@ -163,7 +163,7 @@ impl TreeError {
         matches!(self, Self::Client(error) if error.is_temporary())
     }
 
-    /// Creates the error of a call on a path.
+    /// Creates the error of a system call on a path.
     pub(super) fn io(
         action: impl Into<Action>,
         path: impl Into<PathBuf>,
@@ -189,18 +189,18 @@ fn foreign_text(path: &Path, url: Option<&str>) -> String {
     }
 }
 
-/// The error for a file of this download whose name differs from another one's in case alone, where
-/// the file system ignores that. No call on a file fails in this way.
+/// The error for a file whose name differs from that of another file of this download in case
+/// alone, on a file system that ignores case. No system call on a file fails in this way.
 pub(super) const CASE_CLASH: Errno = Errno::NOTUNIQ;
 
-/// The error for a folder that another user has put where it should be, as in /tmp. No call on a
+/// The error for a folder that another user has put in its place, as in /tmp. No system call on a
 /// file fails in this way.
 pub(super) const FOLDER_OF_OTHER_USER: Errno = Errno::USERS;
 
 /// The error for a device, FIFO or socket where a file should be, as of open(2).
 pub(super) const SPECIAL_FILE: Errno = Errno::NXIO;
 
-/// Returns why a name was left out, by the system's error.
+/// Returns why an entry was left out, by the system's error.
 pub(super) fn explain(errno: Errno) -> String {
     match errno {
         Errno::EXIST => "a different one exists, which only --force replaces".to_owned(),
@@ -219,7 +219,7 @@ pub(super) fn explain(errno: Errno) -> String {
     }
 }
 
-/// Returns the errno of a failure that is the file's and not the connection's.
+/// Returns the errno of a failure that concerns the file, not the connection.
 pub(super) fn local(error: &ReceiveError) -> Option<Errno> {
     let ReceiveError::Engine(error) = error else { return None };
     let Error::Io { source, .. } = &**error else { return None };
@@ -231,7 +231,7 @@ pub(super) fn local(error: &ReceiveError) -> Option<Errno> {
     })
 }
 
-/// Returns whether an error is about one name, so that others may still succeed.
+/// Returns whether an error concerns one name only, so that others may still succeed.
 pub(super) fn is_about_name(errno: Errno) -> bool {
     matches!(
         errno,

@@ -1,10 +1,10 @@
 //! Fetches whole folders: from our own servers as one archive that is unpacked while it arrives,
-//! and from others file by file, by their listings.
+//! and from others file by file, according to their listings.
 //!
-//! In an archive the files follow each other: small ones are copied through memory, which is
-//! cheaper, and large ones are moved from the socket to their file by the engine. A journal notes
-//! how far the archive has been unpacked, so that a later process can resume after a crash. This
-//! module neither prints nor reads the environment.
+//! An archive has files one after another: small ones are copied through memory, which is cheaper,
+//! and large ones are moved from the socket to their file by the engine. A journal records how far
+//! the archive has been unpacked, so that a later process can resume after a crash. This module
+//! neither prints nor reads the environment.
 
 mod archive;
 mod crawl;

@@ -1,9 +1,9 @@
-//! The destination of an archive: a temporary folder next to the final name, or the folder that has
-//! the name already.
+//! The destination of an archive: a temporary folder next to the final name, or the existing folder
+//! of that name.
 //!
-//! A new folder `a` is created as `a.part`, with its journal next to it, and gets its name when it
-//! is complete. Its files can therefore be created under their own names. In a folder that exists,
-//! each file appears when it is complete.
+//! A new folder `a` is created as `a.part`, with its journal next to it, and is renamed when it is
+//! complete. Its files can therefore be created under their own names. In an existing folder, each
+//! file appears when it is complete.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -22,12 +22,12 @@ use crate::tree::dest::{DestFolder, ExistingEntry, open_root};
 use crate::tree::error::{Result, TreeError};
 use crate::tree::paths::{JOURNAL, SUPERSEDED, as_path};
 
-/// The folder that an archive is unpacked to.
+/// The folder into which an archive is unpacked.
 #[derive(Debug)]
 pub(super) struct ArchiveDest {
-    /// The path that was given.
+    /// The final path.
     path: PathBuf,
-    /// Its temporary name; `None` if it existed.
+    /// The temporary names; `None` if the folder existed.
     unnamed: Option<UnfinishedFolder>,
     pub(super) dest: DestFolder,
 }
@@ -52,7 +52,7 @@ impl ArchiveDest {
             Ok(_) => Self::existing(path, open_root(path)?, if_exists),
             Err(Errno::NOENT) => match UnfinishedFolder::of(path)? {
                 Some(unnamed) if !keeps_names(&unnamed.parent) => unnamed.open(path, url),
-                // Or a name so long that there is none for the unfinished folder.
+                // Also if the name is too long for that of an unfinished folder.
                 _ => {
                     fs::create_dir(path).map_err(|error| TreeError::io("creating", path, error))?;
                     Self::open(path, url, if_exists)
@@ -69,11 +69,11 @@ impl ArchiveDest {
         if_exists: ExistingEntry,
     ) -> Result<(Self, ArchiveJournal, Option<NotedArchive>)> {
         let failed = |errno: Errno| TreeError::io("opening", path, errno);
-        // If we made it and were killed before the journal was removed.
+        // A run that completed the folder may have been killed before it removed the journal.
         if let Some(unnamed) = UnfinishedFolder::of(path)?
             && statat(&unnamed.parent, &unnamed.part, AtFlags::SYMLINK_NOFOLLOW).is_err()
         {
-            // In a folder that is not writable there can be no journal of this program.
+            // In a folder that is not writable we cannot have left a journal.
             let _ = remove_stale(&unnamed.parent, &unnamed.journal());
         }
         let folder = rustix::io::fcntl_dupfd_cloexec(&root, 0).map_err(failed)?;
@@ -82,7 +82,7 @@ impl ArchiveDest {
         Ok((Self { path: path.to_path_buf(), unnamed: None, dest }, journal, noted))
     }
 
-    /// Puts the files of an older archive aside. Those that are the same in the new one are used.
+    /// Puts the files of an older archive aside; unchanged ones are reused.
     pub(super) fn start_over(&mut self) -> Result<()> {
         let Some(unnamed) = &self.unnamed else { return Ok(()) };
         let trusts = self.dest.trusts;
@@ -116,14 +116,14 @@ impl ArchiveDest {
         self.unnamed.is_some()
     }
 
-    /// Returns the path that was given.
+    /// Returns the final path.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 }
 
 impl UnfinishedFolder {
-    /// Returns the names of an unfinished folder; `None` if the name is too long for any.
+    /// Returns the temporary names of a folder; `None` if the name is too long for any.
     fn of(path: &Path) -> Result<Option<Self>> {
         let Some(name) = path.file_name() else { return Ok(None) };
         if name.len() + ".part.journal".len() > NAME_MAX {
@@ -161,7 +161,7 @@ impl UnfinishedFolder {
             Err(Errno::NOENT) => false,
             Err(errno) => return Err(failed(errno)),
         };
-        // The journal is created before the folder: without one, it is not of this program.
+        // The journal is always created first, so a folder without one is not ours.
         if !has_journal {
             match openat(&self.parent, &self.part, FOLDER | OFlags::NOFOLLOW, Mode::empty()) {
                 Err(Errno::NOENT) => {}
@@ -202,7 +202,7 @@ impl UnfinishedFolder {
     fn not_removed(&self, action: &'static str, errno: Errno) -> TreeError {
         let at = self.parent_path.join(&self.part).join(as_path(SUPERSEDED.to_bytes()));
         match errno {
-            // Renaming and removing a mount point.
+            // A mount point can be neither renamed nor removed.
             Errno::BUSY => {
                 let mounted = "a file system is mounted there (unmount it)";
                 TreeError::io(action, at, io::Error::other(mounted))
@@ -212,8 +212,8 @@ impl UnfinishedFolder {
     }
 }
 
-/// Returns whether a new folder in this one must have its name from the start. On FUSE rclone loses files
-/// of a folder that is renamed before they are stored, and others rename no folders.
+/// Returns whether a new folder in this one must have its final name from the start. On FUSE,
+/// rclone loses unstored files when their folder is renamed, and others cannot rename folders.
 fn keeps_names(parent: &OwnedFd) -> bool {
     let is_fuse = |found: StatFs| u64::try_from(found.f_type) == Ok(FUSE);
     only_adds(parent) || fstatfs(parent).is_ok_and(is_fuse)
@@ -235,7 +235,7 @@ fn open_journal(
 
 const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// The type of file systems of FUSE.
+/// The type of FUSE file systems.
 const FUSE: u64 = 0x6573_5546;
 
 /// The maximum length of a name on Linux file systems, in bytes.

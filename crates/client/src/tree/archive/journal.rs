@@ -32,7 +32,7 @@ pub(super) struct ArchiveJournal {
     file: File,
     folder: OwnedFd,
     name: OsString,
-    /// This mount epoch, as one word.
+    /// The current mount epoch, as one word.
     epoch: String,
     /// The offset of the next line.
     end: AtomicU64,
@@ -50,7 +50,7 @@ impl ArchiveJournal {
     /// `EWOULDBLOCK` if another process has it open, `EEXIST` if another program or another user
     /// has made it, and as openat(2) and read(2).
     pub(super) fn open(folder: OwnedFd, name: &OsStr) -> io::Result<(Self, Option<NotedArchive>)> {
-        // A FIFO must not wait for its other end.
+        // O_NONBLOCK: opening a FIFO must not block.
         let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let flags = flags | OFlags::CREATE | OFlags::RDWR;
         let mut file = loop {
@@ -102,30 +102,30 @@ impl ArchiveJournal {
         self.append(&text.concat())
     }
 
-    /// Notes the current mount epoch, and that everything before `position` is here.
+    /// Records the current mount epoch, and that everything before `position` is unpacked.
     pub(super) fn go_on(&self, position: u64) -> io::Result<()> {
         self.append(&sealed(&format!("boot {}", self.epoch)))?;
         self.reach(position)
     }
 
-    /// Notes a folder whose permissions and time are still to be set.
+    /// Records a folder whose permissions and time are still to be set.
     pub(super) fn record_folder(&self, facts: &FolderAttrs) -> io::Result<()> {
         let FolderAttrs { path, mode, modified: Timespec { tv_sec, tv_nsec } } = facts;
         let path = encode_segment(path);
         self.append(&sealed(&format!("folder {mode} {tv_sec} {tv_nsec} .{path}")))
     }
 
-    /// Notes that something was left out.
+    /// Records that something was left out.
     pub(super) fn record_omission(&self) -> io::Result<()> {
         self.append(&sealed("omission"))
     }
 
-    /// Notes why permissions or times were refused.
+    /// Records why permissions or times were refused.
     pub(super) fn record_refusal(&self, errno: Errno) -> io::Result<()> {
         self.append(&sealed(&format!("refused {}", errno.raw_os_error())))
     }
 
-    /// Notes a large file before its first byte.
+    /// Records a large file before its first byte.
     pub(super) fn record_large_file(&self, large: &LargeFile) -> io::Result<()> {
         let LargeFile { header, data, size, mode, modified, path, .. } = large;
         let (Timespec { tv_sec, tv_nsec }, path) = (modified, encode_segment(path));
@@ -134,13 +134,13 @@ impl ArchiveJournal {
         )))
     }
 
-    /// Notes the partial file of the last large file.
+    /// Records the partial file of the last large file.
     pub(super) fn record_part(&self, part: FileId) -> io::Result<()> {
         let (tv_sec, tv_nsec) = part.born.unwrap_or_default();
         self.append(&sealed(&format!("part {} {tv_sec} {tv_nsec}", part.inode)))
     }
 
-    /// Notes that everything before `position` is here, if that is worth a system call.
+    /// Records that everything before `position` is unpacked, if that is worth a system call.
     pub(super) fn reached(&self, position: u64) -> io::Result<()> {
         if position < self.written.load(Ordering::Relaxed) + NOTE_EVERY {
             return Ok(());
@@ -148,7 +148,7 @@ impl ArchiveJournal {
         self.reach(position)
     }
 
-    /// Notes that everything before `position` is here, unless a sync has failed.
+    /// Records that everything before `position` is unpacked, unless a sync has failed.
     pub(super) fn reach(&self, position: u64) -> io::Result<()> {
         if let Some(errno) = self.failed.get() {
             return Err((*errno).into());
@@ -158,8 +158,8 @@ impl ArchiveJournal {
         Ok(())
     }
 
-    /// Syncs the file system from time to time and notes the position on the disk, until the other
-    /// end of `stop` is dropped.
+    /// Syncs the file system periodically and records the position on the disk, until the sender of
+    /// `stop` is dropped.
     pub(super) fn sync_periodically(&self, stop: &Receiver<()>) {
         while stop.recv_timeout(SYNC_INTERVAL) == Err(RecvTimeoutError::Timeout) {
             let position = self.written.load(Ordering::Relaxed);
@@ -167,13 +167,13 @@ impl ArchiveJournal {
                 let _ = self.failed.set(errno);
                 return;
             }
-            // If this fails there is nothing safe to note; the next write will tell people.
+            // The error is ignored: the next write will report it.
             let _ = self.file.write_all_at(slot(SAFE, position).as_bytes(), SAFE_AT);
         }
     }
 
-    /// Checks that all syncs succeeded. If one failed, any byte since the one before may be
-    /// lost, and a later run begins there.
+    /// Checks that all syncs succeeded. If one failed, any byte since the previous one may be lost,
+    /// and a later run resumes there.
     pub(super) fn check(&self) -> Result<(), Errno> {
         let Some(errno) = self.failed.get() else { return Ok(()) };
         // A mount epoch that matches no other: only synced files count.
@@ -209,8 +209,8 @@ pub(super) fn remove_stale(folder: &OwnedFd, name: &OsStr) -> Result<(), Errno> 
     Ok(())
 }
 
-/// Returns whether a file has the name of a journal and is none. A power cut leaves the beginning
-/// of one, or zeros.
+/// Returns whether a file with a journal's name is not a journal. A power cut may leave the
+/// beginning of one, or zeros.
 fn is_foreign(file: &File) -> io::Result<bool> {
     if !is_file(&fstat(file)?) {
         return Ok(true);
@@ -234,7 +234,7 @@ fn read(text: &[u8], epoch: &str) -> (Option<NotedArchive>, u64) {
     for line in lines {
         let Some(words) = unsealed(line) else { break };
         let Some(()) = apply(&words, epoch, &mut noted, &mut large) else { break };
-        // Only the last large file and those at the positions are needed.
+        // Only the last large file and those at either position are needed.
         let is_of_use =
             |large: &LargeFile| [safe, done].into_iter().flatten().any(|at| large.holds(at));
         if let Some(before) = large.len().checked_sub(2).filter(|it| !is_of_use(&large[*it])) {
@@ -368,7 +368,7 @@ const SAFE_AT: u64 = MAGIC.len() as u64;
 const DONE_AT: u64 = SAFE_AT + SLOT;
 const LINES_AT: u64 = DONE_AT + SLOT;
 
-/// Bytes of the archive between two notes: at most 1 MiB is fetched twice.
+/// Bytes of the archive between two records: at most 1 MiB is fetched twice.
 const NOTE_EVERY: u64 = 512 << 10;
 
 #[cfg(test)]
@@ -434,8 +434,7 @@ mod tests {
             partial: Some(large().path),
         };
         assert_eq!((noted, end), (Some(expected.clone()), text.len() as u64));
-        // After another start of the machine, or in another mount, only what was on the disk
-        // counts.
+        // In another mount epoch, only what was on the disk counts.
         let other = NotedArchive { position: 0, is_same_epoch: false, large: None, ..expected };
         let another_mount = format!("{}1", journal.epoch);
         for epoch in ["another", &another_mount] {

@@ -1,4 +1,4 @@
-//! Unpacks the large files of an archive, each of which is put together in a partial file.
+//! Unpacks the large files of an archive, each of which is assembled in a partial file.
 
 use std::fs::File;
 use std::sync::atomic::Ordering;
@@ -13,7 +13,7 @@ use crate::tree::error::{Result, TreeError, local};
 use crate::tree::paths::as_path;
 
 impl<'a> Unpack<'_, '_, 'a> {
-    /// Unpacks a large file, unless it is here.
+    /// Unpacks a large file, unless it exists already.
     pub(super) fn begin_large(
         &mut self,
         stream: &mut ArchiveStream<'a>,
@@ -25,7 +25,7 @@ impl<'a> Unpack<'_, '_, 'a> {
                     if self.has_partial(&partial, done) && partial.header == large.header {
                         return self.resume_large(stream, partial, done);
                     }
-                    // Its bytes must not be taken for those of this one.
+                    // Its bytes must not be treated as those of this file.
                     let _ = self.destination.dest.remove_partial(&partial.path);
                 }
                 self.journal.record_large_file(large).map_err(|error| self.journal_error(error))?;
@@ -43,7 +43,7 @@ impl<'a> Unpack<'_, '_, 'a> {
         }
     }
 
-    /// Unpacks what an earlier run has not received of a large file.
+    /// Unpacks the part of a large file that an earlier run has not received.
     fn resume_large(
         &mut self,
         stream: &mut ArchiveStream<'a>,
@@ -51,7 +51,7 @@ impl<'a> Unpack<'_, '_, 'a> {
         done: u64,
     ) -> Result<BodyEnd> {
         self.tree.done.resumed_at = done;
-        // For a retry, too.
+        // A retry needs it, too.
         self.large = Some(large.clone());
         if self.pass(stream, large.data, done)? == BodyEnd::Jump {
             return Ok(BodyEnd::Jump);
@@ -91,7 +91,7 @@ impl<'a> Unpack<'_, '_, 'a> {
                 .and_then(|part| self.journal.record_part(part));
             noted.map_err(|error| self.journal_error(error))?;
         }
-        // Bytes after that were written when nothing was noted any more, or by another program.
+        // Bytes beyond were written after the last record, or by another program.
         atomic.file().set_len(done).map_err(io("cutting"))?;
         let outcome = self.receive(stream, large, atomic.file(), done);
         if let Err(error) = outcome {
@@ -110,15 +110,15 @@ impl<'a> Unpack<'_, '_, 'a> {
             }
         }
         self.tree.gauge.files.fetch_add(1, Ordering::Relaxed);
-        // The padding says nothing, so that no retry needs it.
+        // The padding counts as unpacked, so that no retry fetches it.
         self.reached(large.data + padded(large.size))?;
-        // The partial file of the next one must not be taken for that of this one.
+        // The next large file's partial file must not be mistaken for this one's.
         self.save_position()?;
         stream.skip(padded(large.size) - large.size)?;
         Ok(BodyEnd::Complete)
     }
 
-    /// Moves the rest of a large file by the engine, and notes the position.
+    /// Moves the rest of a large file by the engine, and records the position.
     fn receive(
         &mut self,
         stream: &mut ArchiveStream<'a>,
@@ -148,5 +148,5 @@ impl<'a> Unpack<'_, '_, 'a> {
     }
 }
 
-/// Bytes of a large file between two notes.
+/// Bytes of a large file between two records.
 const REPORT_EVERY: u64 = 512 << 10;

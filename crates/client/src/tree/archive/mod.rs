@@ -1,4 +1,4 @@
-//! Fetches a folder as one archive, which is unpacked while it arrives and resumed after a break.
+//! Fetches a folder as one archive, which is unpacked while it arrives and can be resumed.
 
 mod destination;
 mod journal;
@@ -29,7 +29,7 @@ pub(super) struct ArchiveOffer {
     origin: ArchiveId,
 }
 
-/// Asks the server for an archive of the folder; `None` if it has none.
+/// Requests an archive of the folder; `None` if the server has none.
 pub(super) fn offer(tree: &TreeFetch<'_, '_>) -> Result<Option<ArchiveOffer>> {
     let mut url = tree.url.clone();
     url.query_pairs_mut().append_pair("archive", "tar");
@@ -43,7 +43,7 @@ pub(super) fn offer(tree: &TreeFetch<'_, '_>) -> Result<Option<ArchiveOffer>> {
                 if found.is_some() || is_whole_or_part(&answer) {
                     return Ok(found.map(|origin| ArchiveOffer { url, origin }));
                 }
-                // A server that is busy may have an archive later.
+                // A busy server may offer an archive later.
                 if !matches!(answer.response.status, 429 | 503) {
                     return Ok(None);
                 }
@@ -55,14 +55,14 @@ pub(super) fn offer(tree: &TreeFetch<'_, '_>) -> Result<Option<ArchiveOffer>> {
     }
 }
 
-/// Returns the archive that an answer describes; `None` if it cannot be resumed or is not one.
+/// Returns the archive that a response describes; `None` if it cannot be resumed or is not one.
 fn origin(tree: &TreeFetch<'_, '_>, answer: &OpenResponse<'_>) -> Option<ArchiveId> {
     let fields = &answer.response.fields;
     let media_type = fields.text("content-type").unwrap_or_default();
     if !is_whole_or_part(answer) || !media_type.starts_with("application/x-tar") {
         return None;
     }
-    // The whole, of which a part may have been asked for (RFC 9110 14.4).
+    // The full length, as the response may be partial (RFC 9110, 14.4).
     let len = match fields.text("content-range") {
         Some(range) => range.rsplit_once('/')?.1.parse().ok()?,
         None => fields.number("content-length")?,
@@ -85,7 +85,7 @@ pub(super) fn fetch(tree: &mut TreeFetch<'_, '_>, offer: ArchiveOffer) -> Result
         Some(noted) => go_on(&mut unpack, noted, &offer)?,
         None => {
             unpack.start_over(&offer.origin)?;
-            // Without a journal nothing tells whether files there have their bytes.
+            // Without a journal, nothing tells whether the files there have their bytes.
             unpack.destination.dest.forget_superseded();
         }
     }
@@ -96,7 +96,7 @@ pub(super) fn fetch(tree: &mut TreeFetch<'_, '_>, offer: ArchiveOffer) -> Result
             Ok(BodyEnd::Complete) => return unpack.finish(),
             Ok(BodyEnd::Jump) => {}
             Err(error) => {
-                // A folder that keeps changing is abandoned.
+                // A restart is no progress: a folder that keeps changing is given up.
                 if unpack.restarts == before.0 {
                     retry.progressed(unpack.position.saturating_sub(before.1));
                 }
@@ -110,8 +110,8 @@ pub(super) fn fetch(tree: &mut TreeFetch<'_, '_>, offer: ArchiveOffer) -> Result
 
 /// Resumes the folder of an earlier run.
 fn go_on(unpack: &mut Unpack<'_, '_, '_>, noted: NotedArchive, offer: &ArchiveOffer) -> Result<()> {
-    // After a power cut a file may have its size and time and not its bytes. In a folder that has
-    // its name a log tells which.
+    // After a power cut a file may have its size and time but not its bytes. In a folder with its
+    // final name, a log tells which.
     unpack.destination.dest.trusts = noted.is_same_epoch || !unpack.destination.is_unnamed();
     let is_same = noted.origin == offer.origin && !offer.origin.etag.is_empty();
     if !is_same {
@@ -119,7 +119,7 @@ fn go_on(unpack: &mut Unpack<'_, '_, '_>, noted: NotedArchive, offer: &ArchiveOf
             (unpack.tree.on_event)(&TreeEvent::StartingOver);
         }
         if let Some(path) = &noted.partial {
-            // It is where it was, or it is not there.
+            // If this fails, the partial file is gone or stays where it was.
             let _ = unpack.destination.dest.remove_partial(path);
         }
         return unpack.start_over(&offer.origin);
@@ -135,7 +135,7 @@ fn go_on(unpack: &mut Unpack<'_, '_, '_>, noted: NotedArchive, offer: &ArchiveOf
 
 /// Requests the rest of the archive, and unpacks it.
 fn attempt(unpack: &mut Unpack<'_, '_, '_>, offer: &ArchiveOffer) -> Result<BodyEnd> {
-    // Some servers take an empty If-Range for none, and send a part of whatever is there now.
+    // Some servers ignore an empty If-Range, and send a part of the current version.
     if unpack.position > 0 && unpack.origin.etag.is_empty() {
         let origin = unpack.origin.clone();
         restart(unpack, &origin)?;
@@ -167,7 +167,7 @@ fn attempt(unpack: &mut Unpack<'_, '_, '_>, offer: &ArchiveOffer) -> Result<Body
     }
     if !is_part && unpack.position > 0 || now != unpack.origin {
         if is_part {
-            // A part of another archive than requested is useless.
+            // A part of an archive other than the requested one is useless.
             return Err(not_an_archive(tree, &answer));
         }
         restart(unpack, &now)?;
@@ -175,19 +175,19 @@ fn attempt(unpack: &mut Unpack<'_, '_, '_>, offer: &ArchiveOffer) -> Result<Body
     run(unpack, answer)
 }
 
-/// Starts over with an archive that differs from the one of the last answer.
+/// Starts over, because the server now has another archive.
 fn restart(unpack: &mut Unpack<'_, '_, '_>, origin: &ArchiveId) -> Result<()> {
     unpack.restarts += u32::from(unpack.position > 0);
     (unpack.tree.on_event)(&TreeEvent::StartingOver);
     unpack.start_over(origin)
 }
 
-/// Unpacks the body of an answer, while another thread syncs the files.
+/// Unpacks the body of a response, while another thread syncs the files.
 fn run<'a>(unpack: &mut Unpack<'_, '_, 'a>, answer: OpenResponse<'a>) -> Result<BodyEnd> {
     let journal = std::sync::Arc::clone(&unpack.journal);
     let outcome = thread::scope(|scope| {
         let (running, stop) = mpsc::channel();
-        // Without it nothing is known to be on the disk.
+        // Without this thread, nothing is known to be on the disk.
         let _ =
             thread::Builder::new().spawn_scoped(scope, move || journal.sync_periodically(&stop));
         let outcome = unpack.run(answer);
@@ -201,7 +201,7 @@ fn run<'a>(unpack: &mut Unpack<'_, '_, 'a>, answer: OpenResponse<'a>) -> Result<
     outcome
 }
 
-/// Returns whether an answer has the archive or a part of it.
+/// Returns whether a response has the archive or a part of it.
 fn is_whole_or_part(answer: &OpenResponse<'_>) -> bool {
     matches!(answer.response.status, 200 | 206)
 }

@@ -17,13 +17,13 @@ pub(super) struct LargeFile {
     pub(super) mode: u32,
     pub(super) modified: Timespec,
     pub(super) path: Vec<u8>,
-    /// The partial file that has its first bytes, once there is one.
+    /// The partial file that has the first bytes, once there is one.
     pub(super) part: Option<FileId>,
 }
 
 impl LargeFile {
-    /// Returns whether a position of the archive is within its contents, or at their end: then it
-    /// need not have its name yet.
+    /// Returns whether a position in the archive is within the contents or at their end, where the
+    /// file may still lack its name.
     pub(super) fn holds(&self, position: u64) -> bool {
         self.data <= position && position - self.data <= self.size
     }
@@ -33,9 +33,9 @@ impl LargeFile {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ArchiveId {
     pub(super) url: String,
-    /// Its strong entity tag, quoted.
+    /// The strong entity tag, quoted.
     pub(super) etag: String,
-    /// The top folder in it; may be empty.
+    /// The top folder in the archive; may be empty.
     pub(super) top: Vec<u8>,
     pub(super) len: u64,
 }
@@ -46,12 +46,11 @@ pub(super) struct NotedArchive {
     pub(super) origin: ArchiveId,
     /// The position up to which the archive is unpacked.
     pub(super) position: u64,
-    /// Whether it was written since the machine was started and the file system mounted, so that
-    /// all files have their bytes.
+    /// Whether it was written in the current mount epoch, so that all files have their bytes.
     pub(super) is_same_epoch: bool,
     /// Whether something before the position was left out.
     pub(super) has_omission: bool,
-    /// Why permissions or times of something before the position were refused.
+    /// Why permissions or times before the position were refused.
     pub(super) refused: Option<Errno>,
     pub(super) folders: Vec<FolderAttrs>,
     /// The large file that the position is within, if any.

@@ -39,8 +39,8 @@ impl<'a> ArchiveStream<'a> {
         self.unread + (self.buffer.len() - self.used) as u64
     }
 
-    /// Returns the next `len` bytes, which the archive must still have. If they must be received,
-    /// up to `beyond` more are received with them.
+    /// Returns the next `len` bytes, which the archive must still have. If the connection must be
+    /// read, up to `beyond` more bytes are received with them.
     pub(super) fn read_exact(&mut self, len: usize, beyond: usize) -> Result<&[u8], ClientError> {
         let have = self.buffer.len() - self.used;
         if have < len {
@@ -75,8 +75,8 @@ impl<'a> ArchiveStream<'a> {
         Ok(())
     }
 
-    /// Moves `len` bytes to the offset `at` of a file by the engine. Nothing may have been read
-    /// beyond.
+    /// Moves `len` bytes to the offset `at` of a file by the engine. No byte after them may have
+    /// been read.
     pub(super) fn body(
         &mut self,
         len: u64,
@@ -104,7 +104,7 @@ impl<'a> ArchiveStream<'a> {
         received
     }
 
-    /// Converts an error of [`body`](Self::body) that is the connection's.
+    /// Converts an error of [`body`](Self::body) that concerns the connection.
     pub(super) fn connection_error(&self, error: ReceiveError) -> ClientError {
         ClientError::receiving(self.connection.address(), error)
     }

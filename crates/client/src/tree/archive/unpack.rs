@@ -1,4 +1,4 @@
-//! Unpacks an archive while it arrives, and notes the position.
+//! Unpacks an archive while it arrives, and records the position.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,30 +30,30 @@ pub(super) struct Unpack<'u, 'j, 'a> {
     pub(super) origin: ArchiveId,
     /// The position up to which the archive is unpacked.
     pub(super) position: u64,
-    /// How often this run has started over amid an archive.
+    /// How often this run has started over in the middle of an archive.
     pub(super) restarts: u32,
     /// The large file that the position is within.
     pub(super) large: Option<LargeFile>,
-    /// The large file of an earlier run that is still to come, and the bytes that are here.
+    /// The large file of an earlier run that is still to come, and how many of its bytes exist.
     pub(super) partial: Option<(LargeFile, u64)>,
-    /// Whether the journal says that something was left out.
+    /// Whether the journal records an omission.
     has_noted_omission: bool,
-    /// Whether it says that permissions or times were refused.
+    /// Whether the journal records a refusal of permissions or times.
     has_noted_refusal: bool,
-    /// Folders by their paths, whose permissions and times are set at the end.
+    /// Folders by path, whose permissions and times are set at the end.
     folders: BTreeMap<Vec<u8>, FolderAttrs>,
-    /// The memory that these take, roughly, in bytes.
+    /// The approximate memory of these folders in bytes.
     folder_bytes: usize,
     pub(super) pipes: PipePool,
     members: u64,
 }
 
-/// The end of the body of an answer.
+/// The end of a response's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BodyEnd {
     /// The archive is complete.
     Complete,
-    /// A large file is here already: another request should begin after it.
+    /// A large file exists already: another request should begin after it.
     Jump,
 }
 
@@ -88,7 +88,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         let TreeGauge { files, before, done, .. } = self.tree.gauge;
         [files, before, done].into_iter().for_each(|count| count.store(0, Ordering::Relaxed));
         let done = std::mem::take(self.tree.done);
-        // The bytes were moved, whatever they were.
+        // The report also counts the bytes of an abandoned archive.
         let TreeOutcome { method, connections, report, tls, .. } = done;
         *self.tree.done = TreeOutcome { method, connections, report, tls, ..Default::default() };
         self.members = 0;
@@ -100,9 +100,8 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         self.journal.begin(origin).map_err(|error| self.journal_error(error))
     }
 
-    /// Resumes where an earlier run has stopped. If that left something out, or others may have
-    /// changed the folder since, this one looks at every member again, and only the large file is
-    /// resumed.
+    /// Resumes where an earlier run stopped. If that left something out, or others may have changed
+    /// the folder since, every member is checked again, and only the large file is resumed.
     pub(super) fn resume(&mut self, noted: NotedArchive) -> Result<()> {
         self.tree.gauge.total.store(noted.origin.len + 1, Ordering::Relaxed);
         self.origin = noted.origin;
@@ -113,7 +112,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
             {
                 self.large = Some(large);
             } else {
-                // It was named after the last note, or its bytes are gone: its header tells which.
+                // It was named after the last record, or its bytes are gone: its header tells.
                 self.position = large.header;
             }
         }
@@ -135,14 +134,14 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         Ok(())
     }
 
-    /// Begins at the first byte of an archive, and puts aside the files of another one.
+    /// Begins at the first byte of an archive, and puts the files of another one aside.
     pub(super) fn start_over(&mut self, origin: &ArchiveId) -> Result<()> {
         let partial = self.partial.take().map(|(large, _)| large);
         if let Some(large) = self.large.take().or(partial) {
-            // It is where it was, or it is not there.
+            // If this fails, the partial file is gone or stays where it was.
             let _ = self.destination.dest.remove_partial(&large.path);
         }
-        // If this is killed on the way, the next run does it again.
+        // If this run is killed meanwhile, the next one repeats it.
         self.journal.clear().map_err(|error| self.journal_error(error))?;
         self.destination.start_over()?;
         self.begin(origin)
@@ -154,8 +153,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         self.journal.reach(self.position).map_err(|error| self.journal_error(error))
     }
 
-    /// Notes that something was left out, or permissions or times refused, before the position gets
-    /// beyond it.
+    /// Records omissions and refused permissions or times before the position moves past them.
     fn note_omission(&mut self) -> Result<()> {
         if self.tree.done.left_out > 0 && !std::mem::replace(&mut self.has_noted_omission, true) {
             self.journal.record_omission().map_err(|error| self.journal_error(error))?;
@@ -168,7 +166,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         Ok(())
     }
 
-    /// Unpacks the body of an answer.
+    /// Unpacks the body of a response.
     pub(super) fn run(&mut self, answer: OpenResponse<'a>) -> Result<BodyEnd> {
         let len = self.origin.len - self.position;
         let mut stream = ArchiveStream::new(answer.connection, len, self.tree);
@@ -178,17 +176,17 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
             return Ok(BodyEnd::Jump);
         }
         let mut decoder = Decoder::default();
-        // Where the header at hand begins, which has several blocks.
+        // The offset of the current header, which may have several blocks.
         let mut header = self.position;
         let mut at = self.position;
         loop {
             let needed = decoder.needed();
             if stream.left() < needed as u64 {
-                // Some writers leave the end out, which is no loss where the length is known.
+                // Some writers omit the end marker, which is harmless if the length is known.
                 let is_end = stream.left() == 0 && at == header;
                 return if is_end { Ok(BodyEnd::Complete) } else { Err(TarError::Cut.into()) };
             }
-            // After the contents of an extension there is always another block.
+            // The contents of an extension are always followed by another block.
             let beyond = if decoder.is_extended() { BLOCK as usize } else { 0 };
             let step = decoder.step(stream.read_exact(needed, beyond)?)?;
             at += needed as u64;
@@ -210,7 +208,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         }
     }
 
-    /// Notes that everything before `position` is here.
+    /// Records that everything before `position` is unpacked.
     pub(super) fn reached(&mut self, position: u64) -> Result<()> {
         self.position = position;
         self.tree.gauge.done.store(position, Ordering::Relaxed);
@@ -299,7 +297,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
     }
 
     fn record_folder(&mut self, facts: FolderAttrs) -> Result<()> {
-        // An archive may name one folder again and again.
+        // An archive may list one folder repeatedly.
         if self.folders.get(&facts.path) == Some(&facts) {
             return Ok(());
         }
@@ -307,7 +305,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         self.remember_folder(facts)
     }
 
-    /// Remembers a folder for the end; the last of several entries counts.
+    /// Remembers a folder's attributes for the end; the last of several entries counts.
     fn remember_folder(&mut self, facts: FolderAttrs) -> Result<()> {
         let bytes = 2 * facts.path.len() + FOLDER_BYTES;
         if self.folders.insert(facts.path.clone(), facts).is_none() {
@@ -328,7 +326,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         member: &TarMember,
     ) -> Result<()> {
         let (size, padded) = (member.size as usize, member.padded() as usize);
-        // After each member there is another block, at least that of the end.
+        // Each member is followed by another block, at least that of the end marker.
         let contents = &stream.read_exact(padded, BLOCK as usize)?[..size];
         let (dest, report) = (&self.destination.dest, &mut self.tree.done.report);
         match dest.make_small(path, contents, member.mode, member.modified, report) {
@@ -340,7 +338,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         Ok(())
     }
 
-    /// Counts a file that is here already, and sets its permissions.
+    /// Counts a file that exists already, and sets its permissions.
     pub(super) fn is_here(&mut self, path: &[u8], mode: u32) -> Result<()> {
         self.tree.done.here += 1;
         match self.destination.dest.adopt(path, mode) {
@@ -349,16 +347,16 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         }
     }
 
-    /// Discards bytes, or returns that another request should begin after them.
+    /// Skips bytes, or returns that another request should begin after them.
     pub(super) fn pass(
         &mut self,
         stream: &mut ArchiveStream<'a>,
         from: u64,
         len: u64,
     ) -> Result<BodyEnd> {
-        // If the connection breaks meanwhile, the next request begins there, too.
+        // If the connection breaks meanwhile, the next request also begins there.
         self.position = from + len;
-        // Where the answer to that was another archive, each request could lead back here.
+        // Not after a restart: if the archive keeps changing, each jump could lead back here.
         if len > MIN_JUMP && !self.origin.etag.is_empty() && self.restarts == 0 {
             self.save_position()?;
             return Ok(BodyEnd::Jump);
@@ -367,7 +365,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         Ok(BodyEnd::Complete)
     }
 
-    /// Skips an entry if the reason concerns that entry alone; other errors end the run.
+    /// Leaves out an entry if the error concerns that entry alone; other errors end the run.
     pub(super) fn failed(
         &mut self,
         action: impl Into<Action>,
@@ -390,9 +388,9 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         TreeError::io("writing the journal of", self.destination.path(), error)
     }
 
-    /// Sets permissions and times of the folders, and gives the whole its name.
+    /// Sets permissions and times of the folders, and gives the destination its final name.
     pub(super) fn finish(mut self) -> Result<()> {
-        // What lies deeper comes first: to change a folder is to change its time.
+        // Deepest first, because changing a folder changes its time.
         let mut folders: Vec<_> = self.folders.into_values().collect();
         folders.sort_by_key(|facts| std::cmp::Reverse(depth(&facts.path)));
         let Ok(journal) = Arc::try_unwrap(self.journal) else {
@@ -416,7 +414,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
             settle(&self.destination, self.tree);
             return self.destination.finish(journal, self.tree.done.left_out);
         }
-        // The journal lies in the folder, whose time is to be the archive's.
+        // Removing the journal from the folder would change its time.
         self.destination.finish(journal, self.tree.done.left_out)?;
         settle(&self.destination, self.tree);
         Ok(())
@@ -431,11 +429,11 @@ pub(super) fn padded(size: u64) -> u64 {
     size + underpass_protocol::archive::padding(size)
 }
 
-/// The maximum size of a file that is copied through memory, in bytes. The calls of a splice cost
-/// more than copying this much.
+/// The maximum size of a file that is copied through memory, in bytes. For larger ones the system
+/// calls of a splice are cheaper than copying.
 const MAX_SMALL: u64 = 128 << 10;
 
-/// The minimum number of unwanted bytes for which a new request is cheaper than discarding them.
+/// The minimum number of unneeded bytes for which a new request is cheaper than discarding them.
 const MIN_JUMP: u64 = 16 << 20;
 
 /// The maximum number of members of an archive: their folders are kept in memory.
@@ -444,5 +442,5 @@ const MAX_MEMBERS: u64 = 10_000_000;
 /// The memory of a folder in bytes, without its path, which is kept twice.
 const FOLDER_BYTES: usize = 128;
 
-/// The maximum memory of the folders of an archive in bytes: enough for a million and more.
+/// The maximum memory of an archive's folders in bytes: enough for over a million.
 const MAX_FOLDER_BYTES: usize = 256 << 20;

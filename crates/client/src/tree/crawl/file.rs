@@ -1,4 +1,4 @@
-//! Fetches one file of a listing, unless it is here.
+//! Fetches one file of a listing, unless it exists already.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -30,14 +30,14 @@ use crate::tree::task::TreeFetch;
 use crate::upload::{is_html, is_page_name};
 
 impl<'a> CrawlWorker<'_, '_, '_, 'a> {
-    /// Fetches a file, unless it is here.
+    /// Fetches a file, unless it exists already.
     pub(super) fn file(&mut self, task: &CrawlTask) -> Result<()> {
         let (path, dest) = (&task.entry.path, &self.crawl.dest);
         let failed = |action| {
             let path = as_path(path);
             move |errno: Errno| TreeError::io(action, path, errno)
         };
-        // If a file is in the place of its folder, creating it fails later.
+        // If a file is in the place of its parent folder, creating it fails later.
         let mut asks = dest.stat(path).is_ok_and(|found| found.is_some());
         if asks {
             let facts = match task.entry.facts {
@@ -53,7 +53,7 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
                     None => EntryFacts { size: None, ..facts },
                 },
             };
-            // Apache says nothing of the length of an empty file unless it sends it.
+            // Apache sends the length of an empty file only in response to `GET`.
             if facts.size.is_some() {
                 if self.is_here(task, facts).map_err(failed(Action::Writing))? {
                     return Ok(());
@@ -88,7 +88,7 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
         self.receive(task, facts, answer)
     }
 
-    /// Fetches a large file so that it can be resumed after a break. An answer has these facts.
+    /// Fetches a large file so that it can be resumed. `facts` are those of the response.
     fn download(
         &mut self,
         task: &CrawlTask,
@@ -110,7 +110,7 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
             facts.mode.map(|mode| dest.permissions(mode))
         };
         let options = DownloadOptions {
-            // The others are at work on other files.
+            // The other connections fetch other files.
             connections: Some(1),
             retries: tree.options.retries,
             policy: tree.options.policy,
@@ -149,7 +149,7 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
         Ok(())
     }
 
-    /// Returns whether a file is here already; a different one is an error if it is to be kept.
+    /// Returns whether a file exists already; a different one is an error if it is to be kept.
     fn is_here(&mut self, task: &CrawlTask, facts: EntryFacts) -> Result<bool, Errno> {
         let (path, dest) = (&task.entry.path, &self.crawl.dest);
         let is_here = match (facts.size, facts.modified) {
@@ -174,7 +174,7 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
         Ok(is_here)
     }
 
-    /// Requests the head of a file; `None` if the server refuses that, as it may serve the file.
+    /// Sends a `HEAD` request; `None` if the server refuses it, as it may still serve the file.
     fn head(&mut self, task: &CrawlTask) -> Result<Option<OpenResponse<'a>>> {
         match self.request("HEAD", &[], &task.entry.url, task.is_trusted) {
             Err(TreeError::Client(error @ ClientError::Status { .. })) if !error.is_temporary() => {
@@ -184,9 +184,9 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
         }
     }
 
-    /// Queues a name without a slash that redirected to one with a slash.
+    /// Queues a name without a slash as a folder after it redirected to one with a slash.
     fn queue_folder(&mut self, task: &CrawlTask, answer: OpenResponse<'a>) -> Result<()> {
-        // A redirect can be much longer than what the listing has.
+        // The target of a redirect can be much longer than the listed URL.
         self.count_bytes(answer.url.as_str().len() as u64)?;
         let mut entry = task.entry.clone();
         entry.url = answer.url.clone();
@@ -198,7 +198,7 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
         Ok(())
     }
 
-    /// Compares the received file with the digests that the server has sent.
+    /// Compares the received file with the digests that the server sent.
     fn check_digests(
         &self,
         path: &[u8],
@@ -228,7 +228,7 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
         bytes: u64,
     ) -> Result<Option<String>> {
         let (path, framing) = (&task.entry.path, answer.response.framing);
-        // The end of a connection alone does not tell a whole file from a part.
+        // A body that ends with the connection may be incomplete.
         if let (BodyFraming::UntilEnd, Some(expected)) = (framing, facts.size)
             && bytes != expected
         {
@@ -241,7 +241,7 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
         Ok(is_chunked.then(|| other_size(task, answer, bytes)).flatten())
     }
 
-    /// Writes the body of an answer to its file.
+    /// Writes the body of a response to its file.
     fn receive(
         &mut self,
         task: &CrawlTask,
@@ -276,7 +276,7 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
         let received = incoming.body(framing, atomic.file(), 0, &receive_options, &mut on_progress);
         self.done.report.add(&received.report);
         if let Err(error) = received.outcome {
-            // The bytes that were here are discarded.
+            // The received bytes are discarded.
             tree.gauge.done.fetch_sub(reported, Ordering::Relaxed);
             return Err(match local(&error) {
                 Some(errno) => failed(Action::Writing)(errno),
@@ -309,8 +309,8 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
     }
 }
 
-/// Checks whether a file here is known to be another version than the listing has: two versions can
-/// have one size and one time, as listings of stores tell times to the second.
+/// Returns whether a local file is known to be another version than the listed one: two versions
+/// can have the same size and time, because stores list times to the second.
 fn is_other_version(task: &CrawlTask, open: impl FnOnce() -> Result<File, Errno>) -> bool {
     let Some(listed) = task.entry.facts.tag else { return false };
     let recorded = open().ok().and_then(|file| version_attr::load(&file, &task.entry.url));
@@ -318,14 +318,14 @@ fn is_other_version(task: &CrawlTask, open: impl FnOnce() -> Result<File, Errno>
     matches!(recorded, Some(StrongValidator::Tag(tag)) if tag_fingerprint(&tag) != listed)
 }
 
-/// Records which version a file is that has its size and time, where listings have versions.
+/// Records the version of a file that has its size and time, if the listing has versions.
 fn record_version(task: &CrawlTask, file: &File, version: Option<&StrongValidator>) {
     if let (Some(_), Some(version)) = (task.entry.facts.tag, version) {
         version_attr::store(file, &task.entry.url, &task.entry.url, version);
     }
 }
 
-/// Returns why an answer whose size differs from the listed one is not the file, such as a login
+/// Returns why a response whose size differs from the listed one is not the file, such as a login
 /// page; `None` if it may be another version.
 fn other_size(task: &CrawlTask, answer: &OpenResponse<'_>, sent: u64) -> Option<String> {
     let facts = task.entry.facts;
@@ -342,8 +342,8 @@ fn other_size(task: &CrawlTask, answer: &OpenResponse<'_>, sent: u64) -> Option<
     Some(format!("{who} {sent} bytes, but the listing says {listed}"))
 }
 
-/// Returns why a page of another name, to which a redirect has led, is not the file: it is one to
-/// log in, or to say that there is no such file.
+/// Returns why a page with another name, to which a redirect led, is not the file: it may be a
+/// login page or an error page.
 fn other_page(task: &CrawlTask, answer: &OpenResponse<'_>) -> Option<String> {
     let requested = &task.entry.url;
     let is_other = is_elsewhere(&answer.url, requested)
@@ -359,7 +359,7 @@ fn last_name(url: &Url) -> &str {
     url.path().rsplit('/').next().unwrap_or_default()
 }
 
-/// Returns whether a redirect has led to another place, and not only from HTTP to HTTPS.
+/// Returns whether a redirect has led elsewhere, and not only from HTTP to HTTPS.
 pub(super) fn is_elsewhere(answered: &Url, requested: &Url) -> bool {
     let ports = [requested, answered].map(Url::port_or_known_default);
     let is_same_server = answered.host() == requested.host()
@@ -374,7 +374,7 @@ fn is_same_path(one: &str, other: &str) -> bool {
     one.split('/').map(bytes).eq(other.split('/').map(bytes))
 }
 
-/// Returns whether the URL that answered is that of a folder of the same name.
+/// Returns whether the URL of the response is that of a folder of the same name.
 fn is_folder_of(answered: &Url, requested: &Url) -> bool {
     answered.origin() == requested.origin()
         && answered

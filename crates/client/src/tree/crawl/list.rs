@@ -93,8 +93,8 @@ impl CrawlWorker<'_, '_, '_, '_> {
         Ok(())
     }
 
-    /// Counts the entries of a listing and the memory of their names, which are bounded, and records
-    /// them.
+    /// Counts and records the entries of a listing; their number and the memory of their names are
+    /// limited.
     fn count(&self, task: &CrawlTask, listing: &Listing) -> Result<()> {
         let crawl = self.crawl;
         let count = listing.entries.len() as u64;
@@ -122,7 +122,7 @@ impl CrawlWorker<'_, '_, '_, '_> {
         Ok(())
     }
 
-    /// Counts memory for names and URLs.
+    /// Counts the memory of names and URLs.
     pub(super) fn count_bytes(&self, bytes: u64) -> Result<()> {
         let before = self.crawl.found_bytes.fetch_add(bytes, Ordering::Relaxed);
         if before + bytes > MAX_NAME_BYTES as u64 {
@@ -141,7 +141,7 @@ impl CrawlWorker<'_, '_, '_, '_> {
         self.crawl.queue.add(files, folders);
     }
 
-    /// Reads the listing of a folder; `None` if the folder leads in circles.
+    /// Reads the listing of a folder; `None` if the folder contains itself.
     fn read_unless_circular(&mut self, task: &CrawlTask) -> Result<Option<FolderRead>> {
         let (mut url, is_root, around) = (task.entry.url.clone(), task.depth == 0, &task.around);
         if FolderChain::has(around.as_ref(), &url) {
@@ -156,7 +156,7 @@ impl CrawlWorker<'_, '_, '_, '_> {
         }
         url.set_query(Some("json"));
         let read = self.read(&url, is_root, task.is_trusted)?;
-        // Circles are recognized by the URL of the page, without `?json`.
+        // Circles are detected by the URL of the page, without `?json`.
         Ok(Some(FolderRead { url: first.url, ..read }))
     }
 
@@ -173,20 +173,20 @@ impl CrawlWorker<'_, '_, '_, '_> {
         let answered = answer.url.clone();
         let (mut listing, idle) = listing::receive(answer)?;
         self.idle = idle;
-        // Such as a page to log in or to welcome, which is not an empty folder.
+        // Such as a login or welcome page, which is not an empty folder.
         let is_empty = listing.entries.is_empty() && listing.refused.is_empty();
         let is_page = is_elsewhere && !listing.is_whole || listing.is_other_page;
         let is_excessive = listing.is_too_long || listing.is_too_large;
         if is_page && is_empty && !listing.is_scripted && !is_excessive {
             return Err(TreeError::NotAFolder { url: TreeFetch::redacted(&answered), media_type });
         }
-        // Only that of the whole folder may be at another place.
+        // Only the listing of the root may be redirected elsewhere.
         listing.is_whole &= is_root || !is_elsewhere;
         Ok(FolderRead { listing, url: answered, is_trusted })
     }
 
     /// Reads the listing of a folder of a bucket, page by page. Each page counts as an entry, so
-    /// that a store cannot go on without end.
+    /// that the listing cannot be endless.
     fn read_bucket(&mut self, bucket: &Url, url: &Url) -> Result<Listing> {
         let folder = url.path().strip_prefix(bucket.path()).unwrap_or_default();
         let mut listing = Listing { is_whole: true, ..Listing::default() };
@@ -197,7 +197,7 @@ impl CrawlWorker<'_, '_, '_, '_> {
             has_own |= page.has_own;
             count += 1;
             for listed in page.entries {
-                // Its name is kept twice: unescaped, and in its URL.
+                // The name is kept twice: unescaped, and in the URL.
                 bytes += url.as_str().len() + 2 * listed.name.len();
                 listing.add_object(url, &listed);
             }
@@ -215,7 +215,7 @@ impl CrawlWorker<'_, '_, '_, '_> {
         let is_empty = listing.entries.is_empty() && listing.refused.is_empty();
         let is_named = *url == self.crawl.tree.url && !folder.is_empty();
         if is_empty && is_named && !has_own {
-            // A store has folders only as beginnings of keys.
+            // An object store has folders only as prefixes of keys.
             Err(TreeError::NotThere)
         } else {
             Ok(listing)
@@ -226,13 +226,13 @@ impl CrawlWorker<'_, '_, '_, '_> {
 /// The listing of a folder.
 struct FolderRead {
     listing: Listing,
-    /// The URL that answered, to which redirects may have led.
+    /// The URL that answered, after redirects.
     url: Url,
     /// Whether its entries may be requested with credentials.
     is_trusted: bool,
 }
 
-/// Returns the paths of files whose partial file or journal would have the name of another entry.
+/// Returns the paths of files whose partial file or journal would have another entry's name.
 fn with_rivals(entries: &[ListingEntry]) -> HashSet<Vec<u8>> {
     let ends = |entry: &&ListingEntry| PARTIAL_ENDS.iter().any(|end| entry.path.ends_with(end));
     let rivals: HashSet<&[u8]> =
@@ -253,8 +253,8 @@ fn with_rivals(entries: &[ListingEntry]) -> HashSet<Vec<u8>> {
 /// The maximum number of files and folders.
 const MAX_ENTRIES: u64 = listing::MAX_LINKS as u64;
 
-/// Why a folder is left out whose URL is that of one around it.
+/// The reason for leaving out a folder whose URL is that of a parent folder.
 const CIRCULAR: &str = "it leads back to a folder that it is in";
 
-/// Why a folder is left out whose contents are those of others.
+/// The reason for leaving out a folder whose listing equals those of several parent folders.
 const REPEATED: &str = "its listing is that of several folders around it";

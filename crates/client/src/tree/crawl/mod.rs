@@ -1,4 +1,4 @@
-//! Fetches a folder file by file, by the listings of a server that has no archives.
+//! Fetches a folder file by file from its listings, if the server offers no archive.
 
 mod file;
 mod list;
@@ -15,13 +15,13 @@ use super::task::TreeFetch;
 use prune::IfOtherKind;
 use state::Crawl;
 
-/// Fetches the folder. Files in the place of folders, and folders in that of files, are removed
-/// together with entries that the server does not list, and then fetched again.
+/// Fetches the folder. Files in the place of folders, and vice versa, are removed together with
+/// unlisted entries; a second pass then fetches the listed ones.
 pub(super) fn fetch(tree: &mut TreeFetch<'_, '_>) -> Result<()> {
     let (mut outcome, mut done, has_made_room) = fetch_once(tree, IfOtherKind::IsRemoved)?;
     if outcome.is_ok() && has_made_room {
         let (again, mut more, _) = fetch_once(tree, IfOtherKind::IsLeftOut)?;
-        // The second pass finds everything here that the first one has found or fetched.
+        // The second pass finds everything that the first one found or fetched.
         more.here = more.here.saturating_sub(done.files + done.here);
         more.folders = more.folders.saturating_sub(done.folders);
         (outcome, done) = (again, sum(done, more));
@@ -31,7 +31,7 @@ pub(super) fn fetch(tree: &mut TreeFetch<'_, '_>) -> Result<()> {
     outcome
 }
 
-/// Fetches the missing entries, and returns whether something was removed that was in the way.
+/// Fetches the missing entries; returns whether an entry of another kind was removed.
 fn fetch_once(
     tree: &TreeFetch<'_, '_>,
     if_other_kind: IfOtherKind,
@@ -47,10 +47,10 @@ fn fetch_once(
                     queue.fail(TreeError::io("syncing", path, errno));
                 }
             };
-            // Without it nothing is known to be on the disk.
+            // Without this thread, nothing is known to be on the disk.
             let _ = thread::Builder::new().spawn_scoped(scope, sync);
         }
-        // If not all threads can be started, fewer run.
+        // If a thread cannot be started, the others do its work.
         let start = |_| thread::Builder::new().spawn_scoped(scope, || worker::work(&crawl)).ok();
         let workers: Vec<_> = (0..threads).map_while(start).collect();
         let alone = if workers.is_empty() { worker::work(&crawl) } else { TreeOutcome::default() };

@@ -1,7 +1,7 @@
 //! Removes entries that the server does not list, after everything else.
 //!
-//! Nothing is removed unless every listing was read, and each is certain to be whole: a page that
-//! only links to some of the files would cost all others. Links are removed and never followed, and
+//! Nothing is removed unless every listing was read and is certain to be complete: a page that
+//! links to only some of the files would cost all others. Links are removed and never followed, and
 //! file systems mounted below the folder stay.
 
 use std::collections::{HashMap, HashSet};
@@ -35,17 +35,17 @@ type OtherPaths = HashMap<FileId, Vec<Vec<u8>>>;
 /// The entries of the listings that were read so far.
 #[derive(Debug)]
 pub(super) struct Prune {
-    /// The names of everything in them, by the paths of their folders, and the bytes of both.
+    /// All listed names by the paths of their folders, and the total bytes of both.
     listed: Mutex<(ListedNames, usize)>,
-    /// The reason why nothing is removed, if so.
+    /// The reason why nothing is removed, if there is one.
     doubt: Mutex<Option<String>>,
     if_other_kind: IfOtherKind,
-    /// Entries that are files here and listed as folders, or the other way around, and why they
-    /// were not fetched.
+    /// Entries that are files here and listed as folders, or vice versa, and the errors with which
+    /// fetching them failed.
     other_kind: Mutex<HashMap<Vec<u8>, Errno>>,
 }
 
-/// The decision about a file in the place of a folder, or a folder in that of a file.
+/// The decision about a file in the place of a folder, or vice versa.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IfOtherKind {
     /// It is removed, as if it were not listed.
@@ -61,7 +61,7 @@ impl Prune {
         Self { listed, doubt, if_other_kind, other_kind: Mutex::default() }
     }
 
-    /// Returns whether the obstacle to a listed entry is going to be removed.
+    /// Returns whether the obstacle to a listed entry will be removed.
     pub(super) fn makes_room(&self, path: &[u8], errno: Errno) -> bool {
         let is_other_kind = matches!(errno, Errno::ISDIR | Errno::NOTDIR);
         let goes = is_other_kind && self.if_other_kind == IfOtherKind::IsRemoved;
@@ -71,14 +71,13 @@ impl Prune {
         goes
     }
 
-    /// Returns whether something was in the way of a listed entry, and nothing kept it from being
-    /// removed.
+    /// Returns whether obstacles to listed entries were to be removed, and nothing prevented it.
     pub(super) fn has_made_room(&self) -> bool {
         !lock(&self.other_kind).is_empty()
     }
 
-    /// Records the listing of a folder, before unwanted entries are dropped from it. Returns `false`
-    /// once all paths and names together take more than `max` bytes, with some not recorded.
+    /// Records the listing of a folder, before unwanted entries are dropped from it. Returns
+    /// `false` and stops recording once all paths and names together take more than `max` bytes.
     pub(super) fn record(
         &self,
         url: &Url,
@@ -161,9 +160,9 @@ impl Prune {
             let entries = if count == 1 { "entry" } else { "entries" };
             return nothing(format!("that would be {count} {entries}, more than {max}"));
         }
-        // Those around the others first.
+        // Outer folders first.
         for (path, _) in found.iter().rev().filter(|(_, is_folder)| *is_folder) {
-            // If that fails, so does the removal of what is in it.
+            // If this fails, removing the contents fails, too.
             let _ = dest.make_writable(path);
         }
         for (path, is_folder) in found {
@@ -189,14 +188,14 @@ struct UnlistedWalk<'w, 'j, 'a> {
     listed: &'w ListedNames,
     /// The entries that are listed as another kind.
     other_kind: &'w HashMap<Vec<u8>, Errno>,
-    /// The entries to remove, and whether each is a folder; the contents of folders before them.
+    /// The entries to remove, and whether each is a folder; contents come before their folder.
     found: Vec<(Vec<u8>, bool)>,
     done: &'w mut TreeOutcome,
 }
 
 impl UnlistedWalk<'_, '_, '_> {
-    /// Walks through a folder, which was listed under these paths; returns whether nothing in it
-    /// stays.
+    /// Walks through a folder, which was listed under these paths; returns whether all of its
+    /// contents can be removed.
     fn folder(
         &mut self,
         folder: &OwnedFd,
@@ -234,8 +233,8 @@ impl UnlistedWalk<'_, '_, '_> {
         Ok(is_emptied)
     }
 
-    /// Returns the listed paths that lead to what has another name here, as on file systems that
-    /// ignore case, by what it is.
+    /// Returns the listed paths that lead to an entry with a different name here, as on file
+    /// systems that ignore case, by that entry's identity.
     fn other_paths(
         &self,
         folder: &OwnedFd,
@@ -253,18 +252,18 @@ impl UnlistedWalk<'_, '_, '_> {
                     Ok(stat) => {
                         others.entry(FileId::of(&stat)).or_default().push(joined(path, name))
                     }
-                    // It is one of those that are not wanted.
+                    // The entry does not exist here, as it was not wanted.
                     Err(Errno::NOENT | Errno::NAMETOOLONG | Errno::INVAL) => {}
                     Err(errno) => return Err(errno),
                 }
             }
         }
-        // Some file systems that ignore case give out other numbers when memory is short.
+        // Some file systems that ignore case change inode numbers when memory is short.
         let here: HashSet<FileId> = found.iter().map(|(_, stat)| FileId::of(stat)).collect();
         if others.keys().all(|own| here.contains(own)) { Ok(others) } else { Err(Errno::STALE) }
     }
 
-    /// Looks at an entry of a folder; returns whether it does not stay.
+    /// Checks an entry of a folder; returns whether it can be removed.
     fn entry(
         &mut self,
         folder: &OwnedFd,
@@ -280,7 +279,7 @@ impl UnlistedWalk<'_, '_, '_> {
         if name == WRITE_LOG.as_bytes() || !is_wanted || is_in_use(folder, name) {
             return Ok(false);
         }
-        // A link to a folder elsewhere was made by a user, and is kept.
+        // A link to a folder elsewhere was made by the user, and is kept.
         let is_link = FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
         let mut goes = listed_as.is_empty() || !is_link && self.other_kind.contains_key(path);
         if is_folder {
@@ -298,7 +297,7 @@ impl UnlistedWalk<'_, '_, '_> {
 }
 
 /// Returns whether a name is that of a partial file or folder, or of its journal, to which another
-/// process writes now.
+/// process is writing.
 fn is_in_use(folder: &OwnedFd, name: &[u8]) -> bool {
     let is_locked = |name: &[u8]| {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -312,7 +311,7 @@ fn is_in_use(folder: &OwnedFd, name: &[u8]) -> bool {
     PARTIAL_ENDS.iter().any(|end| is_locked(&[name, end].concat()))
 }
 
-/// Reports what stays though it was to be removed.
+/// Reports an entry that could not be removed.
 fn leave(tree: &TreeFetch<'_, '_>, done: &mut TreeOutcome, path: &[u8], errno: Errno) {
     done.left_out += 1;
     (tree.on_event)(&TreeEvent::LeftOut { path, reason: &explain(errno) });
@@ -320,7 +319,7 @@ fn leave(tree: &TreeFetch<'_, '_>, done: &mut TreeOutcome, path: &[u8], errno: E
 
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW);
 
-/// The maximum depth of folders: the program has a descriptor for each.
+/// The maximum depth of folders: each needs an open descriptor.
 const MAX_DEPTH: u32 = 256;
 
 #[cfg(test)]
@@ -343,7 +342,7 @@ mod tests {
         let record = |path: String| prune.record(&url, b"", true, &listing(path), 10_000);
         assert!(record("a".to_owned() + &"/a".repeat(49)));
         let bytes = lock(&prune.listed).1;
-        // The same again takes no more.
+        // Recording it again takes no more memory.
         assert!(record("a".to_owned() + &"/a".repeat(49)));
         assert_eq!(lock(&prune.listed).1, bytes);
         assert!(!record("b".to_owned() + &"/b".repeat(50_000)));

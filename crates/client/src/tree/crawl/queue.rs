@@ -14,29 +14,29 @@ use crate::tree::listing::ListingEntry;
 #[derive(Debug)]
 pub(super) struct CrawlTask {
     pub(super) entry: ListingEntry,
-    /// Its depth.
+    /// Its depth; 0 is the whole folder.
     pub(super) depth: u32,
-    /// Whether its folder has something with a name that it would have until it is complete.
+    /// Whether another entry of its folder has the name of its partial file or journal.
     pub(super) has_rival: bool,
-    /// Whether a worker that the server refused has left it to the other workers.
+    /// Whether a worker that the server refused has handed it to the others.
     pub(super) is_given_back: bool,
-    /// Whether it may get credentials: only servers that got them themselves have named it.
+    /// Whether it may get credentials: it was only named by servers that were sent them.
     pub(super) is_trusted: bool,
-    /// The folders that it is in; `None` for the whole folder.
+    /// The folders that contain it; `None` for the whole folder.
     pub(super) around: Option<Arc<FolderChain>>,
 }
 
-/// A folder, and those that it is in. A folder that is one of those around it leads in circles: the
-/// same files would come again and again, each time one folder further down.
+/// A folder and those that contain it. A folder must not contain itself: its files would be listed
+/// endlessly, each time one level deeper.
 #[derive(Debug)]
 pub(super) struct FolderChain {
     /// Its URL in the listing.
     pub(super) listed: Url,
-    /// The URL that answered, to which redirects may have led.
+    /// The URL that answered, after redirects.
     pub(super) answered: Url,
     /// The [`contents`] of its listing.
     pub(super) contents: Option<ListingContents>,
-    /// The folder that it is in.
+    /// The folder that contains it.
     pub(super) around: Option<Arc<FolderChain>>,
 }
 
@@ -47,8 +47,8 @@ impl FolderChain {
             .any(|folder| folder.listed == *url || folder.answered == *url)
     }
 
-    /// Returns whether several of these folders have this listing. A link on the server to a folder
-    /// above it has no URL that tells, and neither has a page that is shown for every path.
+    /// Returns whether several of these folders have this listing. URLs do not reveal a link on the
+    /// server to a parent folder, or a page that is served for every path.
     pub(super) fn repeats(
         innermost: Option<&Arc<Self>>,
         contents: Option<ListingContents>,
@@ -59,16 +59,16 @@ impl FolderChain {
     }
 }
 
-/// What a listing says about its entries.
+/// The fingerprint of a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ListingContents {
     hash: u64,
-    /// The number of folders within each other that may have it.
+    /// How many folders within each other may have it.
     max_repeats: usize,
 }
 
-/// Returns what a listing says about its entries; `None` if it has no file, as folders that sort
-/// others by the digits of a number have the same names at each level.
+/// Returns the fingerprint of a listing; `None` if it has no file, because folders that split
+/// others by digits of a number have the same names at each level.
 pub(super) fn contents(entries: &[ListingEntry]) -> Option<ListingContents> {
     let mut hasher = DefaultHasher::new();
     for ListingEntry { path, is_folder, facts, .. } in entries {
@@ -83,13 +83,13 @@ pub(super) fn contents(entries: &[ListingEntry]) -> Option<ListingContents> {
     Some(ListingContents { hash: hasher.finish(), max_repeats })
 }
 
-/// The number of folders within each other that may have the same listing.
+/// How many folders within each other may have the same listing.
 const MAX_REPEATS: usize = 3;
 
-/// The same if it has names alone, as pages do, which different folders have more often.
+/// The same for listings of names alone, such as pages, which are more often equal by chance.
 const MAX_REPEATS_OF_NAMES: usize = 5;
 
-/// A work queue, to which its workers add.
+/// A work queue to which the workers themselves add tasks.
 #[derive(Debug)]
 pub(super) struct CrawlQueue {
     state: Mutex<QueueState>,
@@ -99,7 +99,7 @@ pub(super) struct CrawlQueue {
 #[derive(Debug)]
 struct QueueState {
     waiting: VecDeque<CrawlTask>,
-    /// Busy workers, each of which may find more.
+    /// Busy workers, each of which may add tasks.
     at_work: usize,
     /// Workers that wait for a task.
     idle: usize,
@@ -114,8 +114,8 @@ impl CrawlQueue {
         Self { state, changed: Condvar::new() }
     }
 
-    /// Takes the next task; waits while another worker may find one. `None` once everything is done
-    /// or has failed.
+    /// Returns the next task, and waits while a busy worker may add one; `None` once everything is
+    /// done or has failed.
     pub(super) fn next_task(&self) -> Option<CrawlTask> {
         let mut state = lock(&self.state);
         loop {
@@ -135,7 +135,7 @@ impl CrawlQueue {
         }
     }
 
-    /// Adds tasks: `first` before all that wait, `last` after them.
+    /// Adds tasks: `first` at the front of the queue, `last` at its end.
     pub(super) fn add(&self, first: Vec<CrawlTask>, last: Vec<CrawlTask>) {
         let mut state = lock(&self.state);
         first.into_iter().rev().for_each(|each| state.waiting.push_front(each));
@@ -143,8 +143,8 @@ impl CrawlQueue {
         self.changed.notify_all();
     }
 
-    /// Gives a task back for the other workers, because this one ends; returns it if there are
-    /// none, or if nothing was fetched yet.
+    /// Hands a task to the other workers, because this one ends; returns it if there are none, or
+    /// if nothing was fetched yet.
     pub(super) fn leave(&self, task: CrawlTask) -> Option<CrawlTask> {
         let mut state = lock(&self.state);
         if state.at_work + state.idle == 1 || task.depth == 0 {
@@ -156,7 +156,7 @@ impl CrawlQueue {
         None
     }
 
-    /// Notes that a task is done, or failed and stops all workers.
+    /// Records that a task is done; an error stops all workers.
     pub(super) fn done(&self, outcome: Result<()>) {
         lock(&self.state).at_work -= 1;
         match outcome {
@@ -165,7 +165,7 @@ impl CrawlQueue {
         }
     }
 
-    /// Stops all workers after their tasks; the first error counts.
+    /// Stops all workers after their current tasks; the first error counts.
     pub(super) fn fail(&self, error: TreeError) {
         lock(&self.state).failed.get_or_insert(error);
         self.changed.notify_all();

@@ -24,17 +24,17 @@ use crate::tree::task::TreeFetch;
 pub(super) struct Crawl<'c, 'j, 'a> {
     pub(super) tree: &'c TreeFetch<'j, 'a>,
     pub(super) dest: DestFolder,
-    /// The folders that this run has created to have that one, the innermost first.
+    /// The folders that this run created above the destination, innermost first.
     created: Vec<PathBuf>,
     pub(super) queue: CrawlQueue,
-    /// Paths and URLs of folders that were listed, and whether with credentials.
+    /// Paths and URLs of listed folders, and whether they were requested with credentials.
     pub(super) seen: Mutex<HashSet<(Vec<u8>, String, bool)>>,
     /// Paths of the files that were queued: several pages may link to one.
     pub(super) queued: Mutex<HashSet<Vec<u8>>>,
     /// Folders whose permissions and times are set at the end.
     pub(super) folders: Mutex<Vec<(Vec<u8>, EntryFacts)>>,
     pub(super) found: AtomicU64,
-    /// Bytes of their paths and addresses.
+    /// Bytes of names and URLs.
     pub(super) found_bytes: AtomicU64,
     pub(super) pipes: PipePool,
     /// Whether the last entry was left out because its connections broke off.
@@ -81,9 +81,8 @@ impl<'c, 'j, 'a> Crawl<'c, 'j, 'a> {
         })
     }
 
-    /// Removes entries that the server does not list, and sets permissions and times of the
-    /// folders, deepest first, after everything else. Returns whether something was removed that
-    /// was in the way of another kind.
+    /// Removes unlisted entries, and then sets permissions and times of the folders, deepest first.
+    /// Returns whether an entry of another kind was removed that was in the way.
     pub(super) fn finish(mut self, mut done: TreeOutcome) -> (Result<()>, TreeOutcome, bool) {
         let fetched = self.queue.finish();
         let pruned = match &self.prune {
@@ -110,7 +109,7 @@ impl<'c, 'j, 'a> Crawl<'c, 'j, 'a> {
         let outcome = outcome.and(pruned);
         if outcome.is_err() && self.found.load(Ordering::Relaxed) == 0 {
             self.dest.abandon();
-            // One that is not empty stays, and so do those around it.
+            // Stops at the first folder that is not empty.
             let _ = self.created.iter().try_for_each(fs::remove_dir);
         }
         (outcome, done, has_made_room)

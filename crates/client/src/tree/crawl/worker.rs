@@ -1,4 +1,4 @@
-//! A worker that fetches tasks over its own connection.
+//! A worker that performs tasks over its own connection.
 
 use std::sync::atomic::Ordering;
 
@@ -15,8 +15,8 @@ use crate::tree::error::{Result, TreeError, TreeOutcome, explain, is_about_name}
 use crate::tree::options::TreeEvent;
 use crate::tree::retry::Retry;
 
-/// Fetches over its own connection until nothing is left. If the server refuses this one and serves
-/// others, these do its work.
+/// Fetches over its own connection until no task is left. If the server refuses this connection and
+/// serves others, their workers do the rest.
 pub(super) fn work(crawl: &Crawl<'_, '_, '_>) -> TreeOutcome {
     let _guard = PanicGuard(&crawl.queue);
     let mut worker = CrawlWorker { crawl, idle: None, done: TreeOutcome::default() };
@@ -53,8 +53,8 @@ pub(super) fn work(crawl: &Crawl<'_, '_, '_>) -> TreeOutcome {
     worker.done
 }
 
-/// Stops all workers if this one panics. Its task is lost: the others would wait for what it finds,
-/// and files that it did not list would be removed as unlisted.
+/// Stops all workers if this one panics. Its task is lost: the others would wait for its entries,
+/// and files that it did not list would be removed.
 struct PanicGuard<'q>(&'q CrawlQueue);
 
 impl Drop for PanicGuard<'_> {
@@ -65,7 +65,7 @@ impl Drop for PanicGuard<'_> {
     }
 }
 
-/// Returns whether the server may have refused another connection, and not this request.
+/// Returns whether the server may have refused the connection rather than the request.
 fn is_of_connection(error: &TreeError) -> bool {
     let source = match error {
         TreeError::Client(source) => source,
@@ -83,7 +83,7 @@ fn is_of_connection(error: &TreeError) -> bool {
     )
 }
 
-/// Returns the system's error about the name of one file or folder, however the file is fetched.
+/// Returns the system's error about the name of one file or folder, however it is fetched.
 fn errno_of_name(error: &TreeError) -> Option<Errno> {
     let source = match error {
         TreeError::Io { source, .. } => source,
@@ -108,11 +108,11 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
         if task.entry.is_folder { self.list(task) } else { self.file(task) }
     }
 
-    /// Decides whether the rest goes on when one task fails: yes if only this one seems to.
+    /// Decides whether the crawl continues after a failed task: yes if only this one seems to fail.
     fn give_up(&mut self, task: &CrawlTask, error: TreeError) -> Result<()> {
         let path = &task.entry.path;
         match (errno_of_name(&error), &error) {
-            // What is in the way has the name of its partial file, and not its own.
+            // The obstacle has the name of the partial file, not of the file itself.
             (Some(errno), TreeError::Download { source, .. }) => {
                 let reason = match errno {
                     Errno::ISDIR => "a folder has the name of its partial file: remove it".into(),
@@ -149,8 +149,8 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
         }
     }
 
-    /// Returns whether others may succeed where a request failed for good. After two that broke
-    /// off, with no success between them, the server counts as gone.
+    /// Returns whether other requests may succeed after this one failed for good. After two broken
+    /// connections without a success between them, the server counts as gone.
     fn is_of_one(&self, error: &ClientError) -> bool {
         match error {
             ClientError::InvalidResponse(InvalidResponse::Body(ReceiveError::Engine(_))) => false,
@@ -168,7 +168,7 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
         }
     }
 
-    /// The same of a file that was fetched by itself.
+    /// Returns the same for a file that had a download of its own.
     fn is_of_one_file(&self, error: &DownloadError) -> bool {
         match error {
             DownloadError::Client(error) => self.is_of_one(error),
@@ -203,14 +203,14 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
         )?;
         self.crawl.tree.mark_answered();
         self.done.tls = answer.connection.tls().cloned();
-        // Other successes, such as 202, 204 or a part that was not requested, are not the whole.
+        // Other successes, such as 202, 204 or an unrequested part, are not the whole content.
         if answer.response.status == 200 {
             return Ok(answer);
         }
         Err(answer.connection.refusal(&answer.response).into())
     }
 
-    /// Keeps a connection whose answer was read completely.
+    /// Keeps a connection for reuse after the response was read completely.
     pub(super) fn keep(&mut self, connection: Connection<'a>, response: &Response) {
         if response.keeps_alive {
             self.idle = Some(connection);

@@ -12,13 +12,13 @@ use underpass_sys::open_beneath;
 use super::{DestFolder, OWNER};
 
 impl DestFolder {
-    /// Returns why files could not get their permissions or times, if one could not.
+    /// Returns why permissions or times were refused, if they were.
     pub(in crate::tree) fn refused(&self) -> Option<Errno> {
         self.refused.get().copied()
     }
 
-    /// Sets permissions and time of a file that has its name already, or of a folder in which
-    /// nothing is made any more. It is opened with these flags.
+    /// Sets permissions and time of a file that has its final name, or of a folder that is
+    /// complete. `how` are the flags for opening it.
     pub(in crate::tree) fn set_opened_attributes(
         &self,
         path: &[u8],
@@ -40,15 +40,15 @@ impl DestFolder {
         mode: u32,
         modified: Timespec,
     ) -> Result<(), Errno> {
-        // The kernel has removed the umask from the mode of its creation.
+        // The kernel has applied the umask to the mode at creation.
         if mode & OWNER != OWNER {
             self.tolerate(fchmod(file, Mode::from_raw_mode(self.permissions(mode))))?;
         }
         self.tolerate(futimens(file, &times_of_new(modified)))
     }
 
-    /// Sets permissions and time of a complete file. One that replaces another keeps those
-    /// permissions.
+    /// Sets permissions and time of a complete file. If it replaces another file, it gets the
+    /// permissions of that file.
     pub(in crate::tree) fn set_file_attributes(
         &self,
         path: &[u8],
@@ -60,7 +60,7 @@ impl DestFolder {
             let mode = mode.map(|mode| self.permissions(mode));
             return self.set_exact_attributes(file, mode, modified);
         }
-        // Only the owner may set times, and it may have another one then.
+        // Only the owner may set times, and the owner may be another user afterwards.
         self.set_exact_attributes(file, None, modified)?;
         self.within(path, |parent, name| {
             take_over_named(file, parent, name, KeptOwner::Old).map(drop)
@@ -81,8 +81,8 @@ impl DestFolder {
         times.map_or(Ok(()), |times| self.tolerate(futimens(file, &times)))
     }
 
-    /// Notes that a file system refused permissions or a time, which some do for all files: the
-    /// bytes are right all the same.
+    /// Records that a file system refused permissions or a time, as some do for all files: the
+    /// contents are right all the same.
     pub(super) fn tolerate(&self, set: Result<(), Errno>) -> Result<(), Errno> {
         match set {
             Err(errno @ (Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS)) => {
@@ -93,7 +93,7 @@ impl DestFolder {
         }
     }
 
-    /// Notes why permissions or a time were refused, unless there is a reason already.
+    /// Records why permissions or a time were refused, unless there is a reason already.
     pub(in crate::tree) fn note_refusal(&self, errno: Errno) {
         let _ = self.refused.set(errno);
     }

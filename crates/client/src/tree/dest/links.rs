@@ -56,7 +56,7 @@ impl DestFolder {
         if !is_file(&stat) {
             return Err(Errno::PERM);
         }
-        // By the descriptor: the name may lead to another file by now.
+        // By descriptor: the name may lead to another file by now.
         let from = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
         self.name(path, || {
             self.within(path, |parent, name| {

@@ -1,4 +1,4 @@
-//! Creates files, folders and links beneath a folder and nowhere else.
+//! Creates files, folders and links beneath one folder only.
 //!
 //! The kernel opens every folder of a path beneath the target and never through a link
 //! (openat2(2)); new entries have a single name in such a folder.
@@ -32,7 +32,7 @@ use super::error::{FOLDER_OF_OTHER_USER, SPECIAL_FILE, TreeError};
 use super::paths::WRITE_LOG;
 use super::write_log::WriteLog;
 
-/// Permissions and time of a folder, which are set when everything is in it.
+/// Permissions and time of a folder, which are set once its contents are complete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FolderAttrs {
     pub(super) path: Vec<u8>,
@@ -51,7 +51,7 @@ pub(super) enum ExistingEntry {
     Replaced,
 }
 
-/// The result for a member.
+/// The outcome for a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DestOutcome {
     /// It was created.
@@ -60,24 +60,24 @@ pub(super) enum DestOutcome {
     Same,
 }
 
-/// A folder that files, folders and links are created in.
+/// A folder in which files, folders and links are created.
 #[derive(Debug)]
 pub(super) struct DestFolder {
     root: OwnedFd,
     pub(super) if_exists: ExistingEntry,
-    /// Whether a file of the right size and time is taken for complete.
+    /// Whether a file of the right size and time is treated as complete.
     pub(super) trusts: bool,
-    /// When existing files were written, in a folder that has its final name.
+    /// The log of when files were written, in a folder that has its final name.
     log: Option<WriteLog>,
-    /// The folder of an older archive; files that are the same are moved from it.
+    /// The folder of an older archive, from which unchanged files are moved.
     old: Option<Box<DestFolder>>,
-    /// The entry that was put in its place.
+    /// The files that this download has put in place.
     placed: PlacedFiles,
-    /// The umask: permissions that no server may give.
+    /// The umask, which also limits what the server can grant.
     umask: u32,
-    /// Why a file could not get its permissions or its time, if one could not.
+    /// Why permissions or a time were refused, if they were.
     refused: OnceLock<Errno>,
-    /// The folder that was used last. Members of one folder follow each other.
+    /// The folder that was used last: successive members often share their folder.
     last: Mutex<Option<(Vec<u8>, OwnedFd)>>,
 }
 
@@ -91,7 +91,7 @@ impl DestFolder {
             trusts: true,
             log: None,
             old,
-            // Not known: then others get nothing.
+            // If it is unknown, others get no permissions.
             umask: atomic_file::umask().unwrap_or(0o077),
             refused: OnceLock::new(),
             last: Mutex::new(None),
@@ -99,7 +99,7 @@ impl DestFolder {
     }
 
     /// Opens a folder that has its final name, in which files of earlier runs may have lost their
-    /// bytes. `path` is for the message if another process is fetching the same folder.
+    /// bytes. `path` is for the error if another process is fetching the same folder.
     pub(super) fn with_log(
         root: OwnedFd,
         if_exists: ExistingEntry,
@@ -112,7 +112,7 @@ impl DestFolder {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 return Err(TreeError::Foreign { path: path.join(WRITE_LOG), url: None });
             }
-            // Where no file can be made there is none that a broken run could have left.
+            // Where no file can be created, an interrupted run cannot have left any.
             Err(_) if is_missing(&root, WRITE_LOG) => None,
             Err(source) => {
                 let path = path.join(WRITE_LOG);
@@ -131,16 +131,16 @@ impl DestFolder {
     /// Removes the log, after everything was fetched or left out.
     pub(super) fn finish(&mut self, has_left_out: bool) -> Result<(), Errno> {
         match self.log.take() {
-            // Entries that were left out may exist here without their bytes.
+            // Entries that were left out may exist without their bytes.
             Some(log) if !has_left_out || log.all_complete() => log.remove(),
             _ => Ok(()),
         }
     }
 
-    /// Removes the log that this run has begun, after nothing was fetched.
+    /// Removes the log if this run created it, after nothing was fetched.
     pub(super) fn abandon(&mut self) {
         if let Some(log) = self.log.take_if(|log| log.is_new()) {
-            // A log that stays makes a later run fetch more than it has to, and does no other harm.
+            // A remaining log only makes a later run fetch more than necessary.
             let _ = log.remove();
         }
     }
@@ -149,8 +149,8 @@ impl DestFolder {
         &self.root
     }
 
-    /// Calls `make` with the folder of a path, which is created if it is missing, and the name in
-    /// it.
+    /// Calls `make` with the parent folder of a path, which is created if missing, and the last
+    /// name of the path.
     fn within<T>(
         &self,
         path: &[u8],
@@ -160,7 +160,7 @@ impl DestFolder {
             None => return make(&self.root, path),
             Some(slash) => (&path[..slash], &path[slash + 1..]),
         };
-        // Threads that fetch by a listing share the place; each may take what the last one left.
+        // All threads share this slot; each may find the folder of another one.
         let kept = self.last.lock().ok().and_then(|mut last| last.take());
         let kept = match kept.filter(|(path, _)| path == parent) {
             Some(kept) => kept,
@@ -191,13 +191,13 @@ impl DestFolder {
         Ok(at)
     }
 
-    /// Makes a folder writable that will be removed.
+    /// Makes a folder writable so that its contents can be removed.
     pub(super) fn make_writable(&self, path: &[u8]) -> Result<(), Errno> {
         self.within(path, |parent, name| make_writable(&enter(parent, name)?))
     }
 
-    /// Creates a folder that is writable until it gets its permissions. One that is here may have
-    /// these from an earlier run; if it gets none, it stays as it is.
+    /// Creates a folder that is writable until it gets its permissions. An existing one may have
+    /// them from an earlier run; if there are none to set, it stays as it is.
     pub(super) fn make_folder(&self, path: &[u8], gets_mode: bool) -> Result<DestOutcome, Errno> {
         if path.is_empty() {
             return Ok(DestOutcome::Same);
@@ -234,18 +234,18 @@ impl DestFolder {
     ) -> Result<DestOutcome, Errno> {
         let size = contents.len() as u64;
         let mut fill = |file: &File| {
-            // One call has taken it off the connection.
+            // The contents took one call to receive.
             buffered::write_received(file, contents, 0, 1, report)
         };
         if self.if_exists == ExistingEntry::Ours && self.old.is_none() {
-            // The folder gets its name when it is complete, and their times show which files are:
-            // so these need no temporary names.
+            // The folder is renamed when it is complete, and the times show which files are: they
+            // need no temporary names.
             let made = self.within(path, |parent, name| {
                 let file = File::from(create(parent, name, mode)?);
                 fill(&file)?;
                 self.set_metadata(&file, mode, modified)?;
                 self.placed.insert(path, &fstat(&file)?);
-                // Its time would show that it is complete.
+                // Its time would mark it as complete.
                 close(file.into()).inspect_err(|_| _ = unlinkat(parent, name, AtFlags::empty()))
             });
             if made != Err(Errno::EXIST) {
@@ -267,8 +267,8 @@ impl DestFolder {
         self.name(path, || file.commit(self.existing()).map_err(|error| errno(&error)))
     }
 
-    /// Gives a file its name by `make`, unless that replaces another file of this download, whose
-    /// name differs in case only.
+    /// Gives a file its name by calling `make`, unless that would replace another file of this
+    /// download whose name differs in case only.
     pub(super) fn name<T, E: From<Errno>>(
         &self,
         path: &[u8],
@@ -285,7 +285,7 @@ impl DestFolder {
         Ok(made)
     }
 
-    /// Creates a temporary file, which disappears with this process unless it gets its name.
+    /// Creates a temporary file, which disappears with this process unless it is committed.
     pub(super) fn create_temporary(&self, path: &[u8], mode: u32) -> Result<AtomicFile, Errno> {
         self.within(path, |parent, name| {
             let folder = rustix::io::fcntl_dupfd_cloexec(parent, 0)?;
@@ -300,7 +300,7 @@ impl DestFolder {
         Ok((folder, path.rsplit(|byte| *byte == b'/').next().unwrap_or_default()))
     }
 
-    /// Opens a file to look at it.
+    /// Opens a file for reading.
     pub(super) fn open_file(&self, path: &[u8]) -> Result<File, Errno> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK;
         open_beneath(self.root.as_fd(), path, flags).map(File::from)
@@ -319,18 +319,18 @@ impl DestFolder {
         mode & !self.umask
     }
 
-    /// Returns the permissions that a folder gets which `make_folder` has made, or found: one that
-    /// is not of this download lets others do no more than before.
+    /// Returns the permissions of a folder that `make_folder` created or found: one that existed
+    /// before this download grants others no more than before.
     pub(super) fn folder_mode(&self, path: &[u8], made: DestOutcome, mode: u32) -> u32 {
         if made == DestOutcome::New || self.if_exists == ExistingEntry::Ours {
             return self.permissions(mode);
         }
         let found = if path.is_empty() { fstat(&self.root).map(Some) } else { self.stat(path) };
-        // An entry that no longer exists gets no permissions.
+        // If it is gone, setting them fails.
         found.ok().flatten().map_or(mode, |stat| mode & (stat.st_mode | 0o7700))
     }
 
-    /// Returns whether a file of this name is here that is not of this download.
+    /// Returns whether a file that is not of this download has this name.
     pub(super) fn replaces(&self, path: &[u8]) -> Result<bool, Errno> {
         let is_file = |stat: Stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
         Ok(self.if_exists == ExistingEntry::Replaced && self.stat(path)?.is_some_and(is_file))
@@ -347,11 +347,11 @@ impl DestFolder {
         Ok(found)
     }
 
-    /// Returns whether a file of this size and time is here already, or was left by an older
+    /// Returns whether a file of this size and time exists already, or was moved from an older
     /// archive; a different one is an error if it is to be kept.
     pub(super) fn has(&self, path: &[u8], size: u64, modified: Timespec) -> Result<bool, Errno> {
         let is_same = |folder: &Self, stat: &Stat| is_same(&folder.root, stat, size, modified);
-        // An entry that exists already counts as named, too.
+        // An existing entry counts as named, too.
         let naming = self.placed.begin_naming();
         let found = self.stat(path)?;
         if let Some(stat) = &found {
@@ -375,7 +375,7 @@ impl DestFolder {
         }
         drop(naming);
         let Some(old) = self.old.as_ref().filter(|_| self.trusts) else { return Ok(false) };
-        // It may have been a file where now a folder is, and whatever else: then it is not there.
+        // Any error means no file: where the old archive had a file, there may now be a folder.
         if !matches!(old.stat(path), Ok(Some(stat)) if is_same(old, &stat)) {
             return Ok(false);
         }
@@ -402,7 +402,7 @@ impl DestFolder {
         }
     }
 
-    /// Returns whether a file has the bytes that were written to it.
+    /// Returns whether a file is trusted to have the bytes that were written to it.
     fn is_complete(&self, stat: &Stat) -> bool {
         self.trusts && self.log.as_ref().is_none_or(|log| log.is_complete(stat))
     }
@@ -413,7 +413,7 @@ impl DestFolder {
         self.within(path, |parent, name| unlinkat(parent, name, flags))
     }
 
-    /// Sets the permissions of a file that was here already, if it is of this download.
+    /// Sets the permissions of a file that existed already, if it is of this download.
     pub(super) fn adopt(&self, path: &[u8], mode: u32) -> Result<(), Errno> {
         if self.if_exists != ExistingEntry::Ours {
             return Ok(());
@@ -432,8 +432,8 @@ impl DestFolder {
     }
 }
 
-/// Opens the folder that exists at a path, unless another user has put it, or the link to it, into
-/// a folder that users share: that user could replace everything in it.
+/// Opens the existing folder at a path, unless another user has put it, or the link to it, into a
+/// shared folder: that user could replace everything in it.
 pub(super) fn open_root(path: &Path) -> Result<OwnedFd, TreeError> {
     let failed = |errno: Errno| TreeError::io("opening", path, errno);
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -449,7 +449,7 @@ pub(super) fn open_root(path: &Path) -> Result<OwnedFd, TreeError> {
     Ok(root)
 }
 
-/// Opens a folder in `parent`, unless users share `parent`, as /tmp, and another user has put the
+/// Opens a folder in `parent`, unless `parent` is shared, as /tmp is, and another user has put the
 /// folder there.
 fn enter(parent: &OwnedFd, name: &[u8]) -> Result<OwnedFd, Errno> {
     let folder = open_beneath(parent.as_fd(), name, FOLDER)?;
@@ -463,7 +463,7 @@ fn make_writable(folder: &OwnedFd) -> Result<(), Errno> {
     }
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let opened = openat(folder, ".", flags, Mode::empty());
-    // Without it, what is made in the folder fails.
+    // If this fails, creating entries in the folder fails later.
     opened.map_or(Ok(()), atomic_file::make_writable)
 }
 
@@ -484,7 +484,7 @@ pub(super) fn errno(error: &io::Error) -> Errno {
     Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
 
-/// Returns whether there is nothing of this name.
+/// Returns whether the name does not exist.
 fn is_missing(folder: &OwnedFd, name: &str) -> bool {
     matches!(statat(folder, name, AtFlags::SYMLINK_NOFOLLOW), Err(Errno::NOENT))
 }

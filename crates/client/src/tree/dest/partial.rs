@@ -1,5 +1,5 @@
-//! The partial file of a folder, in which a large file of an archive is put together until it gets
-//! its name.
+//! The partial file of a folder, in which a large file of an archive is assembled until it is
+//! complete.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -23,9 +23,8 @@ impl DestFolder {
         })
     }
 
-    /// Returns whether the partial file is the one that was noted, and has the first `done` bytes
-    /// of a file of this size and time, and not those of a later one: then this file would have its
-    /// name.
+    /// Returns whether the partial file is the recorded one and has the first `done` bytes of this
+    /// file. If a file of this size and time has the name already, the bytes belong to a later one.
     pub(in crate::tree) fn has_partial(
         &self,
         path: &[u8],
@@ -38,7 +37,7 @@ impl DestFolder {
             let named = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW);
             let partial = statat(parent, PARTIAL, AtFlags::SYMLINK_NOFOLLOW)?;
             let has_bytes = u64::try_from(partial.st_size).is_ok_and(|len| len >= done);
-            // Another program may have put a file of its own there.
+            // Another program may have replaced it.
             let found = FileId::named(parent, OsStr::new(PARTIAL))?;
             let is_named = named.is_ok_and(|named| is_same(parent, &named, size, modified));
             Ok(part == Some(found) && has_bytes && !is_named)

@@ -1,5 +1,5 @@
-//! Remembers the files that a download has put in place on a file system that ignores case: there
-//! the names of two files may lead to one.
+//! Remembers the files that a download has put in place on a file system that ignores case, where
+//! two names may lead to one file.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -15,7 +15,7 @@ use underpass_engine::{FileId, is_file};
 use crate::tree::error::CASE_CLASH;
 use crate::tree::paths::PROBE;
 
-/// The entries that a download has made or found; none where case matters.
+/// The entries that a download has created or found; none where case matters.
 #[derive(Debug)]
 pub(super) struct PlacedFiles {
     files: Option<Mutex<KnownFiles>>,
@@ -24,12 +24,11 @@ pub(super) struct PlacedFiles {
     naming: Mutex<()>,
 }
 
-/// Files with a hash of the path of each.
+/// Files, each with a hash of its path.
 #[derive(Debug, Default)]
 struct KnownFiles {
     by_id: HashMap<FileId, u64>,
-    /// By a hash of the path in one case: the kernel's memory of a name may be older than the file
-    /// that has it.
+    /// By a hash of the case-folded path: the kernel may have cached a name before the file got it.
     by_name: HashMap<u64, u64>,
 }
 
@@ -42,7 +41,7 @@ impl PlacedFiles {
         }
     }
 
-    /// Makes other threads that name a file wait, on file systems that ignore case.
+    /// Blocks other threads that name files, on file systems that ignore case.
     pub(super) fn begin_naming(&self) -> Option<MutexGuard<'_, ()>> {
         self.files.as_ref()?;
         Some(lock(&self.naming))
@@ -70,18 +69,18 @@ impl PlacedFiles {
         let mut files = lock(files);
         let own = self.hasher.hash_one(path);
         files.by_name.entry(self.hasher.hash_one(fold_case(path))).or_insert(own);
-        // A file with several names may be there under each of them.
+        // A file with several links may be found under each of its names.
         if there.st_nlink == 1 {
             files.by_id.insert(FileId::of(there), own);
         }
     }
 }
 
-/// Returns whether names in a folder lead to the same file whatever their case, for which a file is
-/// made there and removed. Where nothing can be made it does not matter.
+/// Returns whether names in a folder are case-insensitive, by creating a file there and removing
+/// it. `false` if none can be created, as it does not matter then.
 #[must_use]
 pub fn ignores_case(folder: &OwnedFd) -> bool {
-    // It could not be removed, and nothing is replaced there either.
+    // The probe could not be removed, and nothing is replaced there either.
     if atomic_file::only_adds(folder) {
         return false;
     }
@@ -91,7 +90,7 @@ pub fn ignores_case(folder: &OwnedFd) -> bool {
         return false;
     }
     let outcome = atomic_file::ignores_case(folder, PROBE.as_bytes());
-    // One that stays after a kill is empty, and the next download removes it.
+    // A probe left by a kill is empty, and the next download removes it.
     let probe = statat(folder, PROBE, AtFlags::SYMLINK_NOFOLLOW);
     if probe.is_ok_and(|stat| is_file(&stat) && stat.st_size == 0) {
         let _ = unlinkat(folder, PROBE, AtFlags::empty());

@@ -1,5 +1,5 @@
-//! The files of an archive that has changed on the server: they lie in a folder in the unfinished
-//! one, and those that are the same in the new archive are moved back.
+//! The files of an archive that has changed on the server: they are kept in a folder within the
+//! unfinished one, and those that are unchanged in the new archive are moved back.
 
 use std::os::fd::AsFd;
 
@@ -12,8 +12,8 @@ use super::DestFolder;
 use crate::tree::paths::SUPERSEDED;
 
 impl DestFolder {
-    /// Moves everything in the folder to the one for files of older archives. Older contents of
-    /// that one are removed first; if there is nothing to move they stay.
+    /// Moves everything in the folder to the one for files of older archives. The latter is emptied
+    /// first, but keeps its contents if there is nothing to move.
     pub(in crate::tree) fn put_aside(&self) -> Result<(), Errno> {
         let root = open_beneath(self.root.as_fd(), b"", FOLDER)?;
         let mut names = names(&root)?;
@@ -27,7 +27,7 @@ impl DestFolder {
         names.iter().try_for_each(|name| renameat(&root, name, &superseded, name))
     }
 
-    /// Uses none of the files of older archives.
+    /// Makes no use of files of older archives.
     pub(in crate::tree) fn forget_superseded(&mut self) {
         self.old = None;
     }

@@ -11,7 +11,7 @@ use crate::tree::task::TreeFetch;
 /// The media types of listings.
 pub(in crate::tree) const ACCEPT: &str = "application/json, text/html;q=0.9, */*;q=0.1";
 
-/// Reads the listing that an answer has; returns the connection if it can be used again.
+/// Reads the listing in a response; returns the connection if it can be reused.
 pub(in crate::tree) fn receive(
     mut answer: OpenResponse<'_>,
 ) -> Result<(Listing, Option<Connection<'_>>)> {
@@ -27,9 +27,9 @@ pub(in crate::tree) fn receive(
     }
     let body = answer.connection.incoming().memory(framing, MAX_LISTING);
     let body = body.map_err(|error| ClientError::receiving(&address, error))?;
-    // Where the server says the folder is: its links are relative to that.
+    // The links are relative to the URL that answered.
     let mut listing = read(&answer.url, &media_type, &body).ok_or_else(not_a_folder)?;
-    // It may have been cut off, or go on elsewhere (RFC 8288).
+    // It may have been cut off, or continue on another page (RFC 8288).
     let goes_on = response.fields.all("link").any(|link| {
         String::from_utf8_lossy(link).to_ascii_lowercase().replace('"', "").contains("rel=next")
     });
@@ -38,19 +38,19 @@ pub(in crate::tree) fn receive(
     Ok((listing, keeps_alive.then_some(answer.connection)))
 }
 
-/// Completes the known properties of a file with the head of an answer.
+/// Completes the known properties of a file from the head of a response.
 pub(in crate::tree) fn completed(response: &Response, known: EntryFacts) -> EntryFacts {
     let fields = &response.fields;
     let answered = fields.get("last-modified");
-    // A server may not tell a time after its own (RFC 9110 8.8.2.1).
+    // A server replaces a time in the future by its own (RFC 9110, 8.8.2.1).
     let is_limited = known.modified.is_some() && answered == fields.get("date");
     let answered = answered.filter(|_| !is_limited).and_then(date);
     let size = known.size.or_else(|| fields.number("content-length"));
     EntryFacts { size, ..known }.of_version(answered)
 }
 
-/// Returns whether a file was changed within the seconds before it was sent: its time, which
-/// servers tell to the second, does not show then that it is still what the listing had.
+/// Returns whether a file was changed within seconds before it was sent: its time, which is rounded
+/// to the second, does not prove then that it is still the listed version.
 pub(in crate::tree) fn was_just_changed(response: &Response) -> bool {
     let [modified, now] =
         ["last-modified", "date"].map(|name| response.fields.get(name).and_then(date));

@@ -1,4 +1,4 @@
-//! The links of a page.
+//! Extracts the links of a page.
 
 use html5gum::{DefaultEmitter, Token, Tokenizer};
 use percent_encoding::percent_decode_str;
@@ -11,15 +11,15 @@ pub(super) struct Links {
     /// The URL to which its links are relative.
     pub(super) base: Url,
     pub(super) links: Vec<String>,
-    /// Whether it is a page of dufs, in which a script puts the names.
+    /// Whether it is a dufs page, whose names a script fills in.
     pub(super) is_scripted: bool,
     /// Whether its title or heading is that of a listing.
     pub(super) is_listing: bool,
-    /// Whether listings of its kind have a link to the folder above.
+    /// Whether such listings have a link to the parent folder.
     pub(super) expects_parent: bool,
     /// Whether it begins as a whole page does.
     pub(super) has_start: bool,
-    /// Whether its end is there: a proxy may pass on a truncated page as if that were all.
+    /// Whether it has its end: a proxy may pass on a truncated page as complete.
     pub(super) has_end: bool,
     /// Whether it links to a next page.
     pub(super) has_next: bool,
@@ -38,7 +38,7 @@ pub(super) fn links(base: &Url, page: &[u8]) -> Links {
         has_next: false,
     };
     let mut emitter = DefaultEmitter::default();
-    // The text of a script has no tags.
+    // Tags within scripts are not parsed.
     emitter.naively_switch_states(true);
     let (mut has_base, mut is_heading, mut is_link) = (false, false, false);
     for Ok(token) in Tokenizer::new_with_emitter(page, emitter) {
@@ -95,8 +95,8 @@ pub(super) fn links(base: &Url, page: &[u8]) -> Links {
     links
 }
 
-/// Returns whether the text of a link is the name that it leads to, with the slash of a folder: in
-/// listings of aiohttp only the text has it.
+/// Returns whether the text of a link is its target's name with the slash of a folder, which
+/// listings of aiohttp have in the text only.
 fn is_folder(link: &str, text: &[u8]) -> bool {
     let name = link.rsplit('/').next().unwrap_or_default();
     let shown = text.trim_ascii_end().strip_suffix(b"/");
@@ -105,7 +105,7 @@ fn is_folder(link: &str, text: &[u8]) -> bool {
     })
 }
 
-/// Returns whether a heading begins so, with a path after it.
+/// Returns whether a heading begins with `start`, followed by a path.
 fn begins(heading: &[u8], start: &[u8]) -> bool {
     let heading = heading.trim_ascii_start().to_ascii_lowercase();
     heading.strip_prefix(start).is_some_and(|rest| rest.contains(&b'/'))

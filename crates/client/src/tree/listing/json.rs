@@ -1,4 +1,4 @@
-//! Listings for programs: of nginx (`autoindex_format json`), Caddy, dufs and ourselves.
+//! Machine-readable listings: of nginx (`autoindex_format json`), Caddy, dufs and ourselves.
 
 use rustix::fs::Timespec;
 use serde::Deserialize;
@@ -8,7 +8,7 @@ use underpass_protocol::encode_segment;
 use super::{EntryFacts, MAX_LINKS, date};
 use crate::s3::parse_time;
 
-/// Returns a listing.
+/// Parses a listing.
 pub(super) fn entries(body: &[u8]) -> Option<BoundedEntries> {
     // A type that is either could only be read by way of text, which names need not be.
     match body.trim_ascii_start().first()? {
@@ -21,7 +21,7 @@ pub(super) fn entries(body: &[u8]) -> Option<BoundedEntries> {
     }
 }
 
-/// Entries, of which one more than [`MAX_LINKS`] are kept.
+/// Entries; at most one more than [`MAX_LINKS`] is kept.
 pub(super) struct BoundedEntries {
     pub(super) entries: Vec<Entry>,
     /// Whether every object was an entry.
@@ -70,7 +70,7 @@ struct Dufs {
     kind: Option<String>,
 }
 
-/// An entry as any of them writes it.
+/// An entry with the fields of all these servers.
 #[derive(Deserialize)]
 struct JsonEntry {
     #[serde(default)]
@@ -118,7 +118,7 @@ impl JsonEntry {
             self.is_dir || self.kind.as_deref() == Some("directory") || path_type.ends_with("Dir");
         let link = match (self.url, self.name_bytes) {
             (Some(url), _) => url,
-            // So that a colon in a name does not make a scheme of it.
+            // So that a colon in a name does not make it a scheme.
             (None, Some(encoded)) => format!("./{encoded}"),
             (None, None) if self.name.0.is_empty() => return None,
             (None, None) => format!("./{}", encode_segment(&self.name.0)),
@@ -147,7 +147,7 @@ impl JsonEntry {
     }
 }
 
-/// A text that need not be UTF-8: nginx writes names as they are.
+/// A string that need not be UTF-8: nginx writes names as they are.
 #[derive(Default)]
 struct JsonBytes(Vec<u8>);
 

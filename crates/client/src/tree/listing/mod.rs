@@ -25,7 +25,7 @@ pub use remote::RemoteFolders;
 pub struct Listing {
     /// The entries of the folder.
     pub entries: Vec<ListingEntry>,
-    /// Names that are refused, and why.
+    /// Refused names and the reasons.
     pub refused: Vec<(Vec<u8>, EntryRefusal)>,
     /// Whether a script fills in the names, which can be requested as `?json`.
     pub is_scripted: bool,
@@ -35,18 +35,18 @@ pub struct Listing {
     pub is_too_large: bool,
     /// Whether it is a listing whose end is missing.
     pub is_cut: bool,
-    /// Whether it is a page without anything that makes it a listing: a heading, or links to other
-    /// orders of the same folder or to the folder above. JSON is one if it has objects of which
-    /// none is an entry.
+    /// Whether it has nothing that is typical of a listing: a heading, or links to other orders of
+    /// the same folder or to its parent. JSON has nothing if it has objects, none of which is an
+    /// entry.
     pub is_other_page: bool,
-    /// Whether it is certain that nothing else is in the folder: it is a listing and no other page,
-    /// and it is whole.
+    /// Whether the folder certainly contains nothing else: it is a complete listing and no other
+    /// page.
     pub is_whole: bool,
 }
 
 impl Listing {
-    /// Adds an object or a folder that a bucket has in the folder at `base`. A name that a file
-    /// system has a meaning for, or that no URL can have, is refused.
+    /// Adds an object or a folder that a bucket has in the folder at `base`. A name that is special
+    /// to file systems, or that no URL can have, is refused.
     pub(super) fn add_object(&mut self, base: &Url, listed: &ListedKey) {
         let name = listed.name.strip_suffix(b"/").unwrap_or(&listed.name);
         let is_folder = name.len() < listed.name.len();
@@ -77,26 +77,26 @@ pub struct ListingEntry {
     pub url: Url,
     /// Whether it is a folder.
     pub is_folder: bool,
-    /// The further facts about it in the listing.
+    /// Further facts from the listing.
     pub facts: EntryFacts,
 }
 
-/// The facts about a file in listings for programs.
+/// The facts about a file in machine-readable listings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EntryFacts {
     /// Its length.
     pub size: Option<u64>,
-    /// When it was last changed.
+    /// The time of its last modification.
     pub modified: Option<Timespec>,
     /// Its permissions.
     pub mode: Option<u32>,
-    /// The part of its entity tag that is compared.
+    /// The fingerprint of its entity tag.
     pub tag: Option<u64>,
 }
 
 impl EntryFacts {
-    /// Returns the facts of the version that was modified at this time, if that is known: a cache
-    /// may have another version than the listing, which may tell the time finer.
+    /// Returns the facts of the version that was modified at this time, if known: a cache may have
+    /// another version than the listing. The listed time stays if it is the same to the second.
     pub(super) fn of_version(self, modified: Option<Timespec>) -> Self {
         let is_other = |time: &Timespec| self.modified.is_none_or(|it| it.tv_sec != time.tv_sec);
         Self { modified: modified.filter(is_other).or(self.modified), ..self }
@@ -132,7 +132,7 @@ fn read_within(max: usize, base: &Url, media_type: &str, body: &[u8]) -> Option<
                 return too_large();
             }
         }
-        // A link to another place stands for a file that is not known.
+        // A link to another place may stand for an unknown file.
         let taken = listing.entries.len() + listing.refused.len();
         listing.is_whole = is_whole && count == taken;
         listing.is_other_page = !listing.is_whole && taken == 0;
@@ -156,14 +156,14 @@ fn read_within(max: usize, base: &Url, media_type: &str, body: &[u8]) -> Option<
     Some(listing)
 }
 
-/// Adds the entries that a page links to. It is not whole if another link may stand for one.
-/// Returns `false` once their names and URLs take more than `max` bytes.
+/// Adds the entries that a page links to. The listing is not complete if another link may be an
+/// entry. Returns `false` once names and URLs take more than `max` bytes.
 fn add_links(listing: &mut Listing, max: usize, base: &Url, links: &html::Links) -> bool {
     let mut collector = LinkCollector::new(base);
     listing.is_other_page = !links.is_listing;
     let (mut has_parent, mut has_foreign) = (false, false);
     for link in &links.links {
-        // RFC 3986 5: relative to the page, unless that says otherwise.
+        // RFC 3986, 5: relative to the page, unless it has a `base` element.
         let Ok(url) = links.base.join(link) else {
             listing.is_whole = false;
             continue;
@@ -180,19 +180,19 @@ fn add_links(listing: &mut Listing, max: usize, base: &Url, links: &html::Links)
         }
     }
     let is_empty = listing.entries.is_empty() && listing.refused.is_empty();
-    // The links of a server behind a proxy may lead elsewhere, or an error may be in their place.
+    // Behind a proxy, links may lead elsewhere, or an error may be in their place.
     listing.is_whole &= !is_empty || !has_foreign && (has_parent || !links.expects_parent);
     listing.is_whole &= collector.variants.iter().all(|entry| collector.seen.contains(entry));
     true
 }
 
-/// Returns whether a link that is not taken leads to no file of the folder.
+/// Returns whether a rejected link certainly leads to no file of the folder.
 fn is_no_entry(base: &Url, url: &Url) -> bool {
     if url.origin() == base.origin() {
         let is_page = url.path() == base.path() && url.query().is_some();
         return is_above(base, url) && (!is_page || url.query().is_some_and(is_order));
     }
-    // A proxy in front of the server may have another host, scheme or port.
+    // A proxy may change the server's host, scheme or port.
     let may_be_alias = url.host() == base.host() || base.path() != "/";
     let is_below = url.path().strip_prefix(base.path()).is_some_and(|rest| !rest.is_empty());
     match url.scheme() {
@@ -201,13 +201,13 @@ fn is_no_entry(base: &Url, url: &Url) -> bool {
     }
 }
 
-/// Returns whether a URL is that of the folder itself or of one above it.
+/// Returns whether a URL is that of the folder itself or of a parent.
 fn is_above(base: &Url, url: &Url) -> bool {
     let path = url.path().trim_end_matches('/');
     base.path().strip_prefix(path).is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// Returns whether a query only asks for another order of a listing, as those of Apache and rclone.
+/// Returns whether a query only selects another order of a listing, as in Apache and rclone.
 fn is_order(query: &str) -> bool {
     let key = |pair: &str| pair.split('=').next().unwrap_or_default().to_owned();
     query.split(['&', ';']).all(|pair| ORDER_KEYS.contains(&key(pair).as_str()))
@@ -215,23 +215,23 @@ fn is_order(query: &str) -> bool {
 
 const ORDER_KEYS: [&str; 7] = ["C", "F", "O", "P", "V", "order", "sort"];
 
-/// Returns whether a link is one that listings have: to the folder above, or to the same in another
-/// order.
+/// Returns whether a link is typical of listings: to the parent folder, or to the same folder in
+/// another order.
 fn is_of_listings(base: &Url, link: &str, url: &Url) -> bool {
     let is_order =
         url.origin() == base.origin() && url.path() == base.path() && url.query().is_some();
     link.starts_with("..") || is_order
 }
 
-/// Collects each link once, if it leads further down.
+/// Collects each link to something below the folder once.
 struct LinkCollector<'b> {
     base: &'b Url,
-    /// The paths, and whether a link was to a folder: a file and a folder may have one name where
-    /// both are only keys.
+    /// The paths, and whether each link was to a folder: in an object store a file and a folder may
+    /// have the same name.
     seen: HashSet<(Vec<u8>, bool)>,
-    /// Files that are linked to with the query of another order.
+    /// Files whose links have the query of another order.
     variants: Vec<(Vec<u8>, bool)>,
-    /// The bytes of all URLs, also of those that are not taken, and of the names that are kept.
+    /// The bytes of all URLs, including rejected ones, and of the names that are kept.
     bytes: usize,
 }
 
@@ -259,7 +259,7 @@ impl<'b> LinkCollector<'b> {
         if url.origin() != self.base.origin() {
             return false;
         }
-        // Links to the folder itself in another order, to the one above and to other places.
+        // Links to the folder itself in another order, to its parent and to other places.
         let Some(rest) = url.path().strip_prefix(self.base.path()).filter(|rest| !rest.is_empty())
         else {
             return false;
@@ -290,7 +290,7 @@ impl<'b> LinkCollector<'b> {
         if is_folder && !url.path().ends_with('/') {
             url.set_path(&format!("{}/", url.path()));
         }
-        // Who asks is said with each request.
+        // The credentials are needed for each request.
         let _ = (url.set_username(self.base.username()), url.set_password(self.base.password()));
         if !path.is_empty() && self.seen.insert((path.clone(), is_folder)) {
             self.bytes += 2 * path.len();
@@ -300,14 +300,13 @@ impl<'b> LinkCollector<'b> {
     }
 }
 
-/// Returns the path of a link. Each part is decoded by itself, so that no `%2F` becomes a
-/// separator. Names that no file system can have are refused, and so is what is deeper than folders
-/// are fetched.
+/// Returns the path of a link. Each part is decoded separately, so that no `%2F` becomes a
+/// separator. Names that no file system can have are refused, and so are paths that are too deep.
 fn decoded(rest: &str) -> Result<Vec<u8>, (Vec<u8>, EntryRefusal)> {
     let mut path = Vec::new();
     let names = rest.strip_suffix('/').unwrap_or(rest);
     if names.bytes().any(|byte| byte != b'/') && names.split('/').any(str::is_empty) {
-        // For the server `a//b` is another file than `a/b`.
+        // To the server, `a//b` is another file than `a/b`.
         let name = percent_encoding::percent_decode_str(rest).collect();
         return Err((name, EntryRefusal::NoName));
     }
@@ -353,7 +352,7 @@ const MAX_NAME: usize = 1023;
 mod tests {
     use super::*;
 
-    /// A page of less than a megabyte would take gigabytes.
+    /// Otherwise a page of less than a megabyte would take gigabytes.
     #[test]
     fn short_links_relative_to_a_long_url_take_no_more_memory_than_is_allowed() {
         let base = Url::parse("http://h/x/").expect("a URL");
@@ -365,7 +364,7 @@ mod tests {
         assert_eq!(large, Listing { is_too_large: true, ..Listing::default() });
         let small = read(&page(1)).expect("a listing");
         assert_eq!((small.entries.len(), small.is_too_large), (1_000, false));
-        // Nor do links that are refused, or that lead elsewhere.
+        // Nor do links that are refused or lead elsewhere.
         for start in
             ["/x/".to_owned() + &"%00".repeat(9_000), "/".to_owned() + &folders.repeat(200)]
         {

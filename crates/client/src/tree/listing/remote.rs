@@ -1,4 +1,4 @@
-//! Finds the files that a server has already, so that only others are sent.
+//! Finds the files that the server has already, so that only the others are sent.
 
 use std::collections::HashMap;
 use std::fs::Metadata;
@@ -16,23 +16,23 @@ use crate::error::ClientError;
 use crate::http::{Connection, HttpClient, OpenResponse, Request, Response};
 use crate::upload::is_of_target;
 
-/// The folders on the way to the one that files are sent to, as the server lists them.
+/// The server's listings of the current target folder and its parents.
 #[derive(Debug, Default)]
 pub struct RemoteFolders(Vec<RemoteFolder>);
 
 /// A folder of the server.
 #[derive(Debug)]
 struct RemoteFolder {
-    /// Its path in URLs, which ends in `/`.
+    /// Its URL path, which ends in `/`.
     path: String,
     /// The entries in it by name.
     entries: HashMap<Vec<u8>, EntryFacts>,
-    /// Whether nothing else is in it.
+    /// Whether the folder certainly contains nothing else.
     is_whole: bool,
     clock: ClockOffset,
 }
 
-/// The result of a request about the server's files, and the connection that can be used again.
+/// The result of a request about the server's files, and the connection if it can be reused.
 type RemoteFound<'a, T> = Result<(T, Option<Connection<'a>>), ClientError>;
 
 impl RemoteFolders {
@@ -61,13 +61,13 @@ impl RemoteFolders {
         };
         let status = answer.response.status;
         let (exists, idle) = match status {
-            // After a redirect it is of another folder, and other successes are not the whole.
+            // A redirect leads to another folder, and other successes are not the whole.
             200 if answer.url == *url => match receive(answer) {
                 Ok((listing, idle)) => {
                     folder.fill_from(listing);
                     (true, idle)
                 }
-                // Such as a page in place of a listing.
+                // Such as a page instead of a listing.
                 Err(_) => (false, None),
             },
             404 | 410 => {
@@ -80,9 +80,9 @@ impl RemoteFolders {
         Ok((exists, idle))
     }
 
-    /// Checks whether the server has this file: of the same size, and of the same time to the
-    /// second or a later one than that of the last change of the file here. It is asked by `HEAD`
-    /// where a listing does not tell.
+    /// Returns whether the server has this file: of the same size, and of the same time to the
+    /// second or a later one than the last change of the local file. If no listing tells, a `HEAD`
+    /// request does.
     ///
     /// # Errors
     ///
@@ -129,7 +129,7 @@ impl RemoteFolder {
     }
 }
 
-/// The seconds that the server's clock is ahead of ours, if it says so.
+/// How many seconds the server's clock is ahead of ours, if known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ClockOffset(Option<i64>);
 
@@ -140,7 +140,7 @@ impl ClockOffset {
 
     fn at(response: &Response, now: SystemTime) -> Self {
         let date = response.fields.get("date").and_then(parse_date);
-        // A cache answers with the date of an earlier answer (RFC 9111 4.2.3).
+        // A cache sends the date of the original response (RFC 9111, 4.2.3).
         let age = match response.fields.get("age") {
             Some(_) => response.fields.number("age").and_then(|age| i64::try_from(age).ok()),
             None => Some(0),
@@ -148,10 +148,10 @@ impl ClockOffset {
         Self(date.and_then(|date| seconds(date)?.checked_add(age?)?.checked_sub(seconds(now)?)))
     }
 
-    /// Returns whether the file of the server is the one that is here.
+    /// Returns whether the server's file equals the local one.
     fn is_same(self, theirs: &EntryFacts, ours: &Metadata) -> bool {
         let Some(Timespec { tv_sec: modified, .. }) = theirs.modified else { return false };
-        // Times are kept to the second, and that of the answer is rounded.
+        // Times are compared to the second, and that of the response is rounded.
         let is_later = |ahead: i64| {
             let sent_at = modified.saturating_sub(ahead);
             let now = seconds(SystemTime::now()).unwrap_or_default();
@@ -162,8 +162,8 @@ impl ClockOffset {
     }
 }
 
-/// Returns the connection after a refusal that is about one path: a client that may write need not
-/// be allowed to read.
+/// Returns the connection after a refusal that concerns one path: a client with write access may
+/// lack read access.
 fn refused(answer: OpenResponse<'_>) -> Result<Option<Connection<'_>>, ClientError> {
     match answer.response.status {
         401 | 407 | 408 | 425 | 429 | 500 | 502..=504 => {
@@ -177,7 +177,7 @@ fn seconds(time: SystemTime) -> Option<i64> {
     i64::try_from(time.duration_since(UNIX_EPOCH).ok()?.as_secs()).ok()
 }
 
-/// By how much two clocks may differ that are compared by seconds.
+/// The tolerance in seconds between two clocks.
 const SLACK: i64 = 1;
 
 #[cfg(test)]
@@ -219,12 +219,12 @@ mod tests {
             (4, 1_000_000_000, None, true),
             (5, 1_000_000_000, None, false),
             (4, 1_000_000_001, Some(0), false),
-            // At the second of the change it may have been either.
+            // Within the second of the change it may be either version.
             (4, changed, Some(0), false),
             (4, changed + 1, Some(0), false),
             (4, changed + 3_600, Some(3_600), false),
             (4, changed - 3_600, Some(-3_600), false),
-            // Nothing comes from the future.
+            // A time in the future proves nothing.
             (4, changed + 86_400, Some(0), false),
             (4, changed + 86_400, None, false),
         ] {
