@@ -1,4 +1,4 @@
-//! The settings that all requests of a program share.
+//! The settings that all requests share.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -14,24 +14,24 @@ use super::tls::TlsSetup;
 pub struct HttpClient<'a> {
     /// The value of `User-Agent`.
     pub user_agent: String,
-    /// Fields added to every request to the server that was given, and not to others to which it
-    /// redirects.
+    /// Fields added to every request to the given server, but not to other servers that it
+    /// redirects to.
     pub headers: Vec<(String, String)>,
     /// The credentials of the user.
     pub credentials: Credentials,
     /// The proxies that requests go through.
     pub proxies: Proxies,
-    /// The trusted authorities and keys of `https` servers.
+    /// The trusted certificate authorities and the keys of `https` servers.
     pub tls: TlsSetup,
-    /// The time limit for making a connection, including TLS.
+    /// The time limit for establishing a connection, including TLS.
     pub connect_timeout: Duration,
     /// The time limit without progress.
     pub timeout: Duration,
-    /// The bytes per second that a server has to send or take on average over that time; 0 for
-    /// any.
+    /// The bytes per second that a server must send or accept on average over that time; 0 for no
+    /// minimum.
     pub min_rate: u64,
     /// The deadline for every connection and every response that is read into memory; `None` for
-    /// never.
+    /// none.
     pub deadline: Option<Instant>,
     /// The maximum number of redirects.
     pub max_redirects: u32,
@@ -40,8 +40,8 @@ pub struct HttpClient<'a> {
 }
 
 impl Default for HttpClient<'_> {
-    /// Returns settings without credentials, proxies and a flag that cancels: 30 seconds for a
-    /// connection, 60 without progress of at least 10 bytes per second, 10 redirects.
+    /// Returns settings without credentials, proxies or a cancel flag: 30 seconds to connect, 60
+    /// seconds without progress of at least 10 bytes per second, 10 redirects.
     fn default() -> Self {
         Self {
             user_agent: concat!("underpass/", env!("CARGO_PKG_VERSION")).to_owned(),

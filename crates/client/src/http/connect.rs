@@ -1,4 +1,4 @@
-//! Makes TCP connections.
+//! Establishes TCP connections.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
@@ -15,8 +15,7 @@ use url::Url;
 
 use crate::error::{ClientError, NetworkAction};
 
-/// Connects to the server of a URL, or to the proxy on the way to it, at the first of its addresses
-/// that answers.
+/// Connects to the server of a URL, or to its proxy, at the first of the addresses that answers.
 pub(super) fn connect(
     url: &Url,
     proxy: Option<&Url>,
@@ -44,7 +43,7 @@ pub(super) fn address(url: &Url) -> String {
     format!("{}:{port}", url.host_str().unwrap_or_default())
 }
 
-/// Returns host and port of the server of a URL or of the proxy on the way to it, for messages.
+/// Returns host and port of the server of a URL or of its proxy, for messages.
 pub(super) fn hop(url: &Url, proxy: Option<&Url>) -> String {
     match proxy {
         Some(proxy) => format!("the proxy {}", address(proxy)),
@@ -63,8 +62,8 @@ fn resolve(url: &Url, limits: Limits<'_>) -> io::Result<Vec<SocketAddr>> {
     interruptible(limits, move || Ok((host.as_str(), port).to_socket_addrs()?.collect()))
 }
 
-/// Puts the addresses of both families in turn, beginning with the first (RFC 8305 section 4): if one
-/// family does not work here, it delays the other one by a single attempt.
+/// Alternates between the addresses of both families, beginning with the first address (RFC 8305,
+/// section 4): a family that does not work here delays the other by only one attempt.
 fn interleaved(found: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let is_first_family = found.first().is_some_and(SocketAddr::is_ipv4);
     let (first, other): (Vec<_>, Vec<_>) =
@@ -81,8 +80,8 @@ fn interleaved(found: Vec<SocketAddr>) -> Vec<SocketAddr> {
 }
 
 /// Connects to the first address that answers. The next one is tried once an attempt has failed, or
-/// none has succeeded for [`ATTEMPT_DELAY`]; earlier attempts may still succeed (RFC 8305 section 5).
-/// The stream does not block.
+/// none has succeeded for [`ATTEMPT_DELAY`]; earlier attempts may still succeed (RFC 8305, section
+/// 5). The stream is non-blocking.
 fn connect_first(addresses: &[SocketAddr], limits: Limits<'_>) -> io::Result<TcpStream> {
     let mut untried = addresses.iter();
     let mut attempts: Vec<OwnedFd> = Vec::new();
@@ -109,7 +108,7 @@ fn connect_first(addresses: &[SocketAddr], limits: Limits<'_>) -> io::Result<Tcp
         let moment = limits.no_later_than(until_next).moment();
         match moment {
             Ok(moment) => poll(&mut waiting, moment),
-            // The time of the next attempt.
+            // It is time for the next attempt.
             Err(WaitError::TimedOut) => {
                 limits.check()?;
                 continue;
@@ -130,7 +129,7 @@ fn connect_first(addresses: &[SocketAddr], limits: Limits<'_>) -> io::Result<Tcp
     }
 }
 
-/// Begins to connect a non-blocking socket to an address.
+/// Starts connecting a non-blocking socket to an address.
 fn begin(address: &SocketAddr) -> io::Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
@@ -141,8 +140,7 @@ fn begin(address: &SocketAddr) -> io::Result<OwnedFd> {
     }
 }
 
-/// The time after which the next address is tried beside those that have not answered, as RFC 8305
-/// section 5 recommends.
+/// The time after which the next address is tried in parallel, as RFC 8305 section 5, recommends.
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
 #[cfg(test)]
@@ -155,7 +153,7 @@ mod tests {
         Limits::since(Instant::now(), Some(Duration::from_secs(5)), None)
     }
 
-    /// A listener that answers no further connection: its queue is full.
+    /// A listener that accepts no further connection, because its queue is full.
     fn silent() -> (TcpListener, Vec<OwnedFd>, SocketAddr) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         rustix::net::listen(&listener, 0).unwrap();

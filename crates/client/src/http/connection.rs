@@ -52,14 +52,14 @@ pub struct Connection<'a> {
     route: Route,
     /// Whether the last request had credentials.
     has_identified: Cell<bool>,
-    /// The keys with which the last request was signed.
+    /// The region, clock and keys with which the last request was signed.
     signed: RefCell<Signature>,
-    /// The reason why a store refused the last request, once that was read.
+    /// The reason why a store refused the last request, once it has been read.
     refusal: Option<StoreRefusal>,
 }
 
 impl<'a> Connection<'a> {
-    /// Connects to the server of a URL, or to the proxy on the way to it.
+    /// Connects to the server of a URL, or to its proxy.
     pub(super) fn open(client: &HttpClient<'a>, url: &Url) -> Result<Self, ClientError> {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(ClientError::Scheme { scheme: url.scheme().to_owned() });
@@ -98,7 +98,7 @@ impl<'a> Connection<'a> {
         self.incoming.session()
     }
 
-    /// Returns what is known of the TLS session, if there is one.
+    /// Returns the facts about the TLS session, if there is one.
     #[must_use]
     pub fn tls(&self) -> Option<&SessionFacts> {
         self.session().map(|session| session.facts())
@@ -109,13 +109,13 @@ impl<'a> Connection<'a> {
         &mut self.incoming
     }
 
-    /// Returns the socket, which does not block, as the sink of a body.
+    /// Returns the socket, which is non-blocking, as the sink of a body.
     #[must_use]
     pub fn stream(&self) -> &TcpStream {
         self.incoming.stream()
     }
 
-    /// Returns host and port of the server, or of the proxy until that has led to it, for messages.
+    /// Returns host and port of the server, or of the proxy until the tunnel is open, for messages.
     #[must_use]
     pub fn address(&self) -> &str {
         let server = self.route.secured.as_ref().filter(|_| self.session().is_some());
@@ -130,11 +130,11 @@ impl<'a> Connection<'a> {
 
     /// Limits the kernel's receive buffer to this many bytes.
     pub(crate) fn set_window(&self, bytes: usize) {
-        // A hint: without it more comes at once, and then nothing for a while.
+        // Only a hint: without it, the data arrives in bursts with pauses between them.
         let _ = rustix::net::sockopt::set_socket_recv_buffer_size(self.stream(), bytes);
     }
 
-    /// Sends a request without a body and reads the head of its answer. Credentials are sent only
+    /// Sends a request without a body and reads the head of the response. Credentials are sent only
     /// to a trusted server.
     ///
     /// # Errors
@@ -150,7 +150,7 @@ impl<'a> Connection<'a> {
         self.exchange_body(client, &AddressedRequest { request, url, is_trusted, body: &[] })
     }
 
-    /// Sends a request and its body, and reads the head of the answer.
+    /// Sends a request and its body, and reads the head of the response.
     pub(super) fn exchange_body(
         &mut self,
         client: &HttpClient<'a>,
@@ -160,19 +160,19 @@ impl<'a> Connection<'a> {
         head.extend_from_slice(sent.body);
         self.send(&head)?;
         let response = self.answer(sent.request.method, &mut |_| {})?;
-        // Stores keep the answer to a long POST alive by a space now and then.
+        // Stores send a space now and then to keep the connection of a long POST alive.
         if sent.request.method == "GET" {
             self.incoming.set_min_rate(client.min_rate);
         }
         Ok(response)
     }
 
-    /// Reads the final answer to a request of this method; `on_interim` gets those before it.
+    /// Reads the final response to a request of this method; `on_interim` receives those before it.
     ///
     /// # Errors
     ///
-    /// [`ClientError`]; also if there are too many interim answers, or the server changes the
-    /// protocol.
+    /// [`ClientError`]; also if there are too many interim responses, or the server switches
+    /// protocols.
     pub(crate) fn answer(
         &mut self,
         method: &str,
@@ -190,7 +190,7 @@ impl<'a> Connection<'a> {
         bad("too many interim answers")
     }
 
-    /// Returns whether nothing has arrived since the last answer. Anything else is the end of the
+    /// Returns whether nothing has arrived since the last response. Any input is the end of the
     /// connection, or belongs to no request.
     pub(super) fn is_quiet(&self) -> bool {
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
@@ -201,8 +201,8 @@ impl<'a> Connection<'a> {
             }
     }
 
-    /// Returns whether there is something to read or the end, or will be within `timeout`. Records
-    /// of TLS itself do not count.
+    /// Returns whether data or the end of the connection has arrived, or does within `timeout`.
+    /// Control records of TLS do not count.
     pub(crate) fn has_input(&self, timeout: Duration) -> bool {
         let deadline = Instant::now() + timeout;
         loop {
@@ -243,7 +243,7 @@ impl<'a> Connection<'a> {
             head.extend_from_slice(b"\r\n");
         };
         let path = &url[url::Position::BeforePath..url::Position::AfterQuery];
-        // Credentials are for the server alone.
+        // Credentials are for the server only, not for the proxy.
         let absolute = without_credentials(url);
         let target = if self.route.is_read_on_the_way() {
             &absolute[..url::Position::AfterQuery]
@@ -293,7 +293,7 @@ impl<'a> Connection<'a> {
         Ok(head)
     }
 
-    /// Learns from the refusal of a store, whose body is read for it; returns whether the same
+    /// Learns from the refusal of a store, whose body is read for this; returns whether the same
     /// request may succeed now.
     pub(crate) fn learn(&mut self, client: &HttpClient<'_>, response: &mut Response) -> bool {
         let Some(store) = client.credentials.store() else { return false };
@@ -324,7 +324,7 @@ impl<'a> Connection<'a> {
         let mut last = Instant::now();
         loop {
             let outcome = match self.session() {
-                // Bytes that an earlier call has taken are sent with it, or first.
+                // First sends bytes that TLS has accepted in an earlier call.
                 Some(session) if bytes.is_empty() => {
                     session.flush(self.stream().as_fd()).map(|()| 0)
                 }
@@ -347,8 +347,8 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Waits a moment until something can be sent; fails if the time limit since `last` is over or
-    /// the request was cancelled.
+    /// Waits until something can be sent; fails if the time limit since `last` has passed or the
+    /// request was cancelled.
     fn wait_to_send(&self, last: Instant) -> Result<(), ClientError> {
         let (timeout, cancel) = self.incoming.limits();
         let limits = Limits::since(last, timeout, cancel);
@@ -359,7 +359,7 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Reads the next head that answers a request of this method, which may be an interim answer.
+    /// Reads the next head in response to a request of this method, which may be an interim one.
     ///
     /// # Errors
     ///
@@ -381,15 +381,14 @@ impl<'a> Connection<'a> {
         Response::parse(&head, method)
     }
 
-    /// Discards the rest of an answer, if it is short; returns the connection if it can be used
-    /// again.
+    /// Discards the rest of a response, if it is short; returns the connection if it can be reused.
     #[must_use]
     pub fn finish(mut self, response: &Response) -> Option<Self> {
         let is_read = response.keeps_alive && self.soon(response.framing, MAX_UNWANTED).is_ok();
         is_read.then_some(self)
     }
 
-    /// Reads a body that is dispensable, if it comes soon.
+    /// Reads a body that is not essential, if it arrives within [`DISCARD_TIMEOUT`].
     fn soon(&mut self, framing: BodyFraming, max: usize) -> Result<Vec<u8>, ReceiveError> {
         let (deadline, soon) = (self.incoming.set_deadline(None), Instant::now() + DISCARD_TIMEOUT);
         self.incoming.set_deadline(Some(deadline.map_or(soon, |deadline| deadline.min(soon))));
@@ -398,13 +397,13 @@ impl<'a> Connection<'a> {
         body
     }
 
-    /// Returns the code with which a store has refused the last request, if that was read.
+    /// Returns the code with which a store refused the last request, if it was read.
     #[must_use]
     pub fn refusal_code(&self) -> Option<&str> {
         self.refusal.as_ref().map(|refusal| refusal.code.as_str())
     }
 
-    /// Returns the error for a failed status, with the text of the body if that is short.
+    /// Returns the error for a failure status, with the text of the body if it is short.
     #[must_use]
     pub fn refusal(mut self, response: &Response) -> ClientError {
         let now = std::time::SystemTime::now();
@@ -434,7 +433,7 @@ impl<'a> Connection<'a> {
         Some(StoreRefusal::parse(&body))
     }
 
-    /// Returns the first line of an answer's body, if it is a short text.
+    /// Returns the first line of a response's body, if it is a short text.
     pub(super) fn detail(&mut self, response: &Response) -> String {
         let is_text = response.coding().is_none()
             && response.fields.text("content-type").is_some_and(|it| it.starts_with("text/plain"));
@@ -451,7 +450,7 @@ impl<'a> Connection<'a> {
 }
 
 impl Drop for Connection<'_> {
-    /// Sends `close_notify` (RFC 8446 6.1), so that the server does not see a truncated connection.
+    /// Sends `close_notify` (RFC 8446 6.1), so that the connection does not look truncated.
     fn drop(&mut self) {
         if let Some(session) = self.session() {
             session.close(self.stream().as_fd());
@@ -459,7 +458,7 @@ impl Drop for Connection<'_> {
     }
 }
 
-/// Returns the URL at which a store has this one.
+/// Returns the URL under which a store has this one.
 fn located<'u>(client: &HttpClient<'_>, url: &'u Url) -> Cow<'u, Url> {
     let moved = client.credentials.store().and_then(|store| store.locate(url));
     moved.map_or(Cow::Borrowed(url), Cow::Owned)
@@ -483,10 +482,10 @@ fn signature(
 /// The maximum size of a head in bytes.
 const MAX_HEAD: usize = 64 << 10;
 
-/// The maximum number of interim answers before the final one, and in a row while a body is sent.
+/// The maximum number of interim responses before the final one, and in a row within a body.
 pub(crate) const MAX_INTERIM: u32 = 100;
 
-/// The time limit for a body that is dispensable.
+/// The time limit for a body that is not essential.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The maximum size of a body that is read only to keep the connection, in bytes.

@@ -1,4 +1,4 @@
-//! Credentials: the value of `Authorization`, or what signs requests to a store.
+//! Credentials: the value of `Authorization`, or a signer of requests to a store.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,25 +12,25 @@ use super::response::Response;
 use super::xml::StoreRefusal;
 use crate::error::ClientError;
 
-/// Returns a URL without a name and a password, as it may be shown and written to a disk.
+/// Returns a URL without user name and password, which may be shown and stored.
 #[must_use]
 pub fn without_credentials(url: &Url) -> Url {
     let mut url = url.clone();
-    // Only URLs without a host have no place for them.
+    // This fails only for URLs without a host, which cannot have them.
     let _ = (url.set_username(""), url.set_password(None));
     url
 }
 
 /// Signs requests to an object store, and adopts region and time from its responses.
 pub trait Sign: fmt::Debug + Send + Sync {
-    /// Returns the URL at which the store has this one, if that is another.
+    /// Returns the URL under which the store has this one, if it differs.
     fn locate(&self, url: &Url) -> Option<Url>;
 
-    /// Returns the additions that sign a request with these fields.
+    /// Returns the additional fields that sign a request with these fields.
     ///
     /// # Errors
     ///
-    /// [`ClientError::Keys`] if there are keys and they cannot be read.
+    /// [`ClientError::Keys`] if there should be keys but they cannot be read.
     fn sign(
         &self,
         method: &str,
@@ -38,24 +38,24 @@ pub trait Sign: fmt::Debug + Send + Sync {
         fields: &[(&str, &str)],
     ) -> Result<Signature, ClientError>;
 
-    /// Learns from the refusal of a request that was signed so: the region, the time, or that new
-    /// keys are needed. Returns whether the same request may succeed now.
+    /// Learns from the refusal of a signed request: the region, the time, or that new keys are
+    /// needed. Returns whether the same request may succeed now.
     fn learn(&self, response: &Response, refusal: &StoreRefusal, signed: &Signature) -> bool;
 
-    /// Returns why there are no newer keys, if that is a failure; it names no keys.
+    /// Returns why newer keys could not be obtained, if so; the text contains no keys.
     fn failure(&self) -> Option<String>;
 }
 
-/// The fields added to a request, and the region, clock and keys that they were made with.
+/// The fields added to a request, and the region, clock and keys behind them.
 #[derive(Clone, Default)]
 pub struct Signature {
     /// The fields; none if there are no keys.
     pub fields: Vec<(&'static str, String)>,
     /// The region.
     pub region: String,
-    /// The time by which the clock of the store is ahead.
+    /// How far the clock of the store is ahead.
     pub skew: SignedDuration,
-    /// The number of times the keys had been replaced.
+    /// How often the keys had been replaced.
     pub key_changes: u64,
 }
 
@@ -68,7 +68,7 @@ impl fmt::Debug for Signature {
 /// The credentials of the user.
 #[derive(Clone, Default)]
 pub enum Credentials {
-    /// None but those in the URL.
+    /// Only those in the URL.
     #[default]
     None,
     /// A name and a password (RFC 7617).
@@ -80,7 +80,7 @@ pub enum Credentials {
     },
     /// A token (RFC 6750).
     Bearer(String),
-    /// Those of an object store, which sign each request.
+    /// The signer for an object store, which signs each request.
     Store(Arc<dyn Sign>),
 }
 
@@ -96,18 +96,18 @@ impl fmt::Debug for Credentials {
 }
 
 impl Credentials {
-    /// Returns what signs the requests, if the server is an object store.
+    /// Returns the signer, if the server is an object store.
     #[must_use]
     pub fn store(&self) -> Option<&dyn Sign> {
         if let Self::Store(signer) = self { Some(&**signer) } else { None }
     }
 
-    /// Returns the value of `Authorization` for a URL; credentials in the URL come first, but for a
-    /// password that it lacks.
+    /// Returns the value of `Authorization` for a URL. Credentials in the URL take precedence, but
+    /// a missing password is taken from these.
     pub(super) fn value(&self, url: &Url) -> Option<String> {
         let named = in_url(url);
         match self {
-            // A name without a password, which these are for.
+            // The URL only has the user name, and these have the password.
             Self::Basic { user, password }
                 if url.password().is_none() && named == Some(basic(user.as_bytes(), b"")) =>
             {
@@ -121,7 +121,7 @@ impl Credentials {
     }
 }
 
-/// Returns the value for the name and password in a URL, if there are any.
+/// Returns the value for the user name and password in a URL, if there are any.
 pub(super) fn in_url(url: &Url) -> Option<String> {
     if url.username().is_empty() && url.password().is_none() {
         return None;

@@ -1,4 +1,4 @@
-//! One request without a body and its answer, wherever redirects lead.
+//! Sends one request, usually without a body, and follows redirects.
 
 use url::Url;
 
@@ -7,21 +7,21 @@ use super::connection::{AddressedRequest, Connection, Request};
 use super::response::Response;
 use crate::error::ClientError;
 
-/// A response whose body is still to be read, and where it came from.
+/// A response whose body is still to be read, and its origin.
 #[derive(Debug)]
 pub struct OpenResponse<'a> {
-    /// The connection on which the body follows.
+    /// The connection from which the body is read.
     pub connection: Connection<'a>,
     /// The head.
     pub response: Response,
-    /// The URL that answered, to which redirects may have led.
+    /// The URL that answered, after redirects.
     pub url: Url,
-    /// Whether that server may receive credentials: it is the one that was given.
+    /// Whether that server may receive credentials, as the given server may.
     pub is_trusted: bool,
 }
 
 impl<'a> HttpClient<'a> {
-    /// Connects to the server of a URL, or to the proxy that leads there.
+    /// Connects to the server of a URL, or to its proxy.
     ///
     /// # Errors
     ///
@@ -30,16 +30,16 @@ impl<'a> HttpClient<'a> {
         Connection::open(self, url)
     }
 
-    /// Sends a request without a body and reads the head of the answer, following redirects. A
-    /// method other than `GET` and `HEAD` is not repeated after 303, which is an answer then: its
-    /// target only describes the result (RFC 9110 15.4.4).
+    /// Sends a request without a body and reads the head of the response, following redirects. A
+    /// 303 to a method other than `GET` and `HEAD` is returned: its target only describes the
+    /// result (RFC 9110 15.4.4).
     ///
-    /// `idle` is a connection that may be used again if it leads to the right server; one that the
-    /// server has closed is replaced. A `POST` always has a new one.
+    /// `idle` is a connection that may be reused if it leads to the right server; if the server has
+    /// closed it, a new one is made. A `POST` always gets a new one.
     ///
     /// # Errors
     ///
-    /// [`ClientError`]; any status but that of a redirect is an answer.
+    /// [`ClientError`]; any status other than a redirect is a response.
     pub fn execute(
         &self,
         idle: Option<Connection<'a>>,
@@ -49,12 +49,12 @@ impl<'a> HttpClient<'a> {
         self.execute_with_trust(idle, request, url, true)
     }
 
-    /// Sends a request with a body from memory to the server that was given, and reads the head of
-    /// the answer. The length of the body is added to the fields. Redirects are not followed.
+    /// Sends a request with a body from memory to the given server, and reads the head of the
+    /// response. The length of the body is added to the fields. Redirects are not followed.
     ///
     /// # Errors
     ///
-    /// [`ClientError`]; any status is an answer.
+    /// [`ClientError`]; any status is a response.
     pub fn send(
         &self,
         idle: Option<Connection<'a>>,
@@ -68,8 +68,8 @@ impl<'a> HttpClient<'a> {
         self.execute_once(idle, &AddressedRequest { request, url, is_trusted: true, body })
     }
 
-    /// Sends a request as [`execute`](Self::execute) does, with credentials only if the server is
-    /// trusted with them: one to which an earlier answer led may not be.
+    /// Sends a request as [`execute`](Self::execute) does, with credentials only if `is_trusted`:
+    /// the server may only be known from an earlier redirect.
     ///
     /// # Errors
     ///
@@ -95,14 +95,14 @@ impl<'a> HttpClient<'a> {
                 return Err(ClientError::Downgrade { to: next.to_string() });
             }
             idle = connection.finish(&response);
-            // A URL that another origin has named gets no credentials, even one of the first server.
+            // A URL from another origin gets no credentials, even if it leads back.
             is_trusted &= next.origin() == url.origin();
             url = next;
         }
         Err(ClientError::TooManyRedirects { max: self.max_redirects })
     }
 
-    /// Sends a request without a body and reads the head of the answer, which may be a redirect.
+    /// Sends a request without a body and reads the head of the response, which may be a redirect.
     ///
     /// # Errors
     ///
@@ -117,7 +117,7 @@ impl<'a> HttpClient<'a> {
     }
 
     /// Sends a request as [`execute_without_redirects`](Self::execute_without_redirects) does, with
-    /// credentials only if the server is trusted with them.
+    /// credentials only if `is_trusted`.
     ///
     /// # Errors
     ///
@@ -135,7 +135,7 @@ impl<'a> HttpClient<'a> {
         Ok(OpenResponse { connection, response, url: url.clone(), is_trusted })
     }
 
-    /// Refuses a body in a coding that was not asked for: its bytes are not those of the file. A
+    /// Refuses a body in a coding that was not requested: its bytes are not those of the file. A
     /// file that is named after its coding, such as `x.tar.gz`, is accepted.
     fn check_coding(
         &self,
@@ -151,7 +151,7 @@ impl<'a> HttpClient<'a> {
         }
     }
 
-    /// Sends a request without following redirects; to a store once more if its refusal says how.
+    /// Sends a request without following redirects; repeats it if a store's refusal says how.
     fn execute_once(
         &self,
         mut idle: Option<Connection<'a>>,
@@ -174,13 +174,13 @@ impl<'a> HttpClient<'a> {
         sent: &AddressedRequest<'_>,
     ) -> Result<(Connection<'a>, Response), ClientError> {
         let is_fit = |idle: &Connection<'_>| idle.can_reuse_for(self, sent.url) && idle.is_quiet();
-        // A POST may have been carried out before its connection broke, so it is not repeated here
-        // (RFC 9110 9.2.2).
+        // A POST on an idle connection may be carried out before the connection breaks, and must
+        // not be repeated (RFC 9110 9.2.2).
         let idle = idle.filter(|idle| sent.request.method != "POST" && is_fit(idle));
         if let Some(mut connection) = idle {
             match connection.exchange_body(self, sent) {
                 Ok(response) => return Ok((connection, response)),
-                // It was closed while it was idle, which has nothing to do with the request.
+                // The server may have closed the idle connection, whatever the request.
                 Err(ClientError::Closed | ClientError::Network { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -191,8 +191,7 @@ impl<'a> HttpClient<'a> {
     }
 }
 
-/// The maximum number of times that a request to a store is repeated with corrections: its region,
-/// its time, new keys.
+/// How often a request to a store is corrected after a refusal: its region, its time, new keys.
 const MAX_CORRECTIONS: u32 = 3;
 
 /// Returns whether the file name has the suffix of this coding.

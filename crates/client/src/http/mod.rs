@@ -1,7 +1,7 @@
-//! Requests and their answers: one connection at a time, without a runtime.
+//! Requests and their responses: one connection at a time, without a runtime.
 //!
-//! A client has few connections and each has a thread that waits for it, so it needs nothing that
-//! watches thousands of sockets. Bodies are moved by the engine in both directions.
+//! A client has few connections, each with a thread that blocks on it, so it needs no event loop
+//! for thousands of sockets. The engine moves the bodies in both directions.
 
 mod client;
 mod connect;

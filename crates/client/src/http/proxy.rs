@@ -4,16 +4,15 @@ use std::net::IpAddr;
 
 use url::Url;
 
-/// The proxies that requests go through, as the usual environment variables name them.
+/// The proxies that requests go through, as the common environment variables define them.
 #[derive(Clone, Debug, Default)]
 pub struct Proxies {
-    /// The proxy for `http` addresses.
+    /// The proxy for `http` URLs.
     pub http: Option<Url>,
-    /// The proxy for `https` addresses, which is asked to connect there (`CONNECT`) and cannot read
-    /// the connection.
+    /// The proxy for `https` URLs. It tunnels the connection (`CONNECT`) and cannot read it.
     pub https: Option<Url>,
-    /// Servers that are asked directly: `example.org` and all names below it, `10.0.0.1`, or `*`
-    /// for all, each may end in a colon and a port; and networks such as `10.0.0.0/8`.
+    /// Servers that are contacted directly: `example.org` with all subdomains, `10.0.0.1`, or `*`
+    /// for all, each optionally with `:PORT`; and networks such as `10.0.0.0/8`.
     pub except: Vec<String>,
 }
 
@@ -49,7 +48,7 @@ fn is_meant(name: &str, url: &Url) -> bool {
     !name.is_empty() && (host == name || (is_below && !is_address(&host)))
 }
 
-/// Returns whether a host is an address whose first `length` bits are those of a network.
+/// Returns whether a host is an IP address whose first `length` bits equal those of `network`.
 fn is_in_network(host: &str, network: &str, length: &str) -> bool {
     let (Ok(host), Ok(network), Ok(length)) =
         (host.parse(), network.parse(), length.parse::<u32>())

@@ -1,4 +1,4 @@
-//! Heads of responses.
+//! Response heads.
 
 use std::time::{Duration, SystemTime};
 
@@ -48,22 +48,22 @@ impl Fields {
 /// The head of a response.
 #[derive(Clone, Debug)]
 pub struct Response {
-    /// The status; 1xx is an interim answer, which another follows.
+    /// The status; 1xx is an interim response, which another one follows.
     pub status: u16,
     /// The fields.
     pub fields: Fields,
     /// The body that follows.
     pub framing: BodyFraming,
-    /// Whether the connection can be used again after the body.
+    /// Whether the connection can be reused after the body.
     pub keeps_alive: bool,
 }
 
 impl Response {
-    /// Parses a head, with the blank line, that answers a request of this method.
+    /// Parses a head, including the blank line, in response to a request of this method.
     ///
     /// # Errors
     ///
-    /// [`ClientError::InvalidResponse`] if it is not a head, or does not tell where its body ends.
+    /// [`ClientError::InvalidResponse`] if it is malformed, or the end of its body is ambiguous.
     pub fn parse(head: &[u8], method: &str) -> Result<Self, ClientError> {
         let mut storage = [httparse::EMPTY_HEADER; MAX_FIELDS];
         let mut parsed = httparse::Response::new(&mut storage);
@@ -89,8 +89,8 @@ impl Response {
                 fields.all("connection").flat_map(|value| value.split(|b| *b == b','));
             options.any(|word| word.trim_ascii().eq_ignore_ascii_case(option))
         };
-        // RFC 9112 6.1: a server that gives the length twice, or chunks without HTTP/1.1, cannot be
-        // trusted about where the next message begins.
+        // RFC 9112 6.1: after a server that sends both lengths, or chunks in HTTP/1.0, the
+        // beginning of the next message cannot be trusted.
         let is_coded = fields.get("transfer-encoding").is_some();
         let is_doubtful = is_coded && (!is_11 || fields.get("content-length").is_some());
         let keeps_alive = !says(b"close")
@@ -104,13 +104,13 @@ impl Response {
     ///
     /// # Errors
     ///
-    /// [`ClientError::InvalidResponse`] for one that leads to no URL.
+    /// [`ClientError::InvalidResponse`] if its target is not a URL.
     pub fn redirect(&self, base: &Url) -> Result<Option<Url>, ClientError> {
         if !matches!(self.status, 301 | 302 | 303 | 307 | 308) {
             return Ok(None);
         }
         let Some(location) = self.fields.get("location") else { return Ok(None) };
-        // Servers need not write them in UTF-8.
+        // Some servers send bytes that are not UTF-8.
         let location = match str::from_utf8(location) {
             Ok(text) => text.to_owned(),
             Err(_) => percent_encode(location, CONTROLS).to_string(),
@@ -119,8 +119,8 @@ impl Response {
         Ok(Some(joined(base, &location).map_err(bad)?))
     }
 
-    /// Returns the codings of the body (RFC 9110 8.4), in lower case. Values that do not change the
-    /// bytes are left out: S3 sends `aws-chunked`, others a character set.
+    /// Returns the codings of the body (RFC 9110 8.4), in lower case. Values that do not change
+    /// the bytes are left out: S3 sends `aws-chunked`, others send a character set.
     #[must_use]
     pub fn coding(&self) -> Option<String> {
         let is_none =
@@ -131,8 +131,8 @@ impl Response {
         (!words.is_empty()).then(|| words.join(", "))
     }
 
-    /// Returns how long the server asks to wait (RFC 9110 10.2.3). A date is compared with the
-    /// server's own clock, if the answer has its time, and else with `now`.
+    /// Returns how long the server asks the client to wait (RFC 9110 10.2.3). A date is compared
+    /// with the server's own clock, if the response has its time, otherwise with `now`.
     #[must_use]
     pub fn retry_after(&self, now: SystemTime) -> Option<Duration> {
         let value = self.fields.get("retry-after")?;
@@ -145,18 +145,18 @@ impl Response {
         }
     }
 
-    /// Returns the reason in the first line of a body in plain text.
+    /// Returns the reason in the first line of a plain-text body.
     pub(super) fn reason_in(&self, body: &[u8]) -> String {
         let text = String::from_utf8_lossy(body);
         let line = text.lines().next().unwrap_or_default().trim();
-        // Servers repeat the status and the reason phrase, in several forms.
+        // Servers repeat the status and the reason phrase in various forms.
         let line = line.strip_prefix(&self.status.to_string()).unwrap_or(line);
         let line = without_case(line.trim_start_matches([':', ' ']), reason(self.status));
         line.trim_start_matches([':', ' ']).chars().filter(|c| !c.is_control()).collect()
     }
 
-    /// Returns the authentication schemes that the server requires, if it takes neither a password
-    /// (`Basic`) nor a bearer token.
+    /// Returns the authentication schemes that the server requires, if it accepts neither a
+    /// password (`Basic`) nor a bearer token.
     pub(super) fn other_schemes(&self) -> Option<String> {
         let challenges =
             self.fields.all("www-authenticate").filter_map(|it| str::from_utf8(it).ok());
@@ -189,15 +189,15 @@ fn schemes(challenges: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The maximum number of authentication schemes that are looked at.
+/// The maximum number of authentication schemes that are parsed.
 const MAX_SCHEMES: usize = 16;
 
-/// Returns a value in one line: a line break within it counts as spaces (RFC 9112 5.2).
+/// Returns a value as one line: a line break within it is replaced by spaces (RFC 9112 5.2).
 fn unfolded(value: &[u8]) -> Vec<u8> {
     value.iter().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte }).collect()
 }
 
-/// Returns the text without these words at its beginning, in whatever case they are.
+/// Returns the text without these words at its beginning, ignoring case.
 fn without_case<'t>(text: &'t str, words: &str) -> &'t str {
     match text.get(..words.len()) {
         Some(start) if start.eq_ignore_ascii_case(words) => &text[words.len()..],
@@ -205,19 +205,19 @@ fn without_case<'t>(text: &'t str, words: &str) -> &'t str {
     }
 }
 
-/// Returns the URL of a reference in an answer from `base`. One of the same server has the
-/// credentials of `base`, as a reference without a host would have.
+/// Returns the URL of a reference in a response from `base`. If it leads to the same server, it
+/// gets the credentials of `base`, as a reference without a host would.
 pub(crate) fn joined(base: &Url, reference: &str) -> Result<Url, url::ParseError> {
     let mut url = base.join(reference)?;
     let has_none = url.username().is_empty() && url.password().is_none();
     if has_none && url.origin() == base.origin() {
-        // Only URLs without a host have no place for them.
+        // This fails only for URLs without a host, which cannot have them.
         let _ = (url.set_username(base.username()), url.set_password(base.password()));
     }
     Ok(url)
 }
 
-/// Returns how the end of the body is known (RFC 9112 6.3).
+/// Returns how the end of the body is determined (RFC 9112 6.3).
 fn framing(method: &str, status: u16, fields: &Fields) -> Result<BodyFraming, InvalidResponse> {
     let is_tunnel = method == "CONNECT" && matches!(status, 200..300);
     if method == "HEAD" || is_tunnel || matches!(status, 100..200 | 204 | 304) {
@@ -229,7 +229,7 @@ fn framing(method: &str, status: u16, fields: &Fields) -> Result<BodyFraming, In
         if !is_chunked || codings.next().is_some() {
             return Err(InvalidResponse::Protocol("a transfer coding that was not requested"));
         }
-        // Others on the way may have believed the length: RFC 9112 6.3 calls that an error.
+        // A proxy may have used the length: RFC 9112 6.3, calls that an error.
         return match fields.get("content-length") {
             None => Ok(BodyFraming::Chunked),
             Some(_) => {
@@ -343,7 +343,7 @@ mod tests {
             let parsed = parse(&format!("{head}\n\n"), "GET");
             assert!(matches!(parsed, Err(ClientError::InvalidResponse(_))), "{head}: {parsed:?}");
         }
-        // A line that ends differently is no reason to read on into the body.
+        // After a line with another ending, parsing must not continue into the body.
         let mixed = b"HTTP/1.1 200 OK\r\nA: b\n\r\nbody\r\n\r\n";
         assert!(matches!(Response::parse(mixed, "GET"), Err(ClientError::InvalidResponse(_))));
     }

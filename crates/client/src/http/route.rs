@@ -1,4 +1,4 @@
-//! The route of a connection, which determines the requests that it may be used for.
+//! The route of a connection, which determines the requests for which it can be reused.
 
 use url::Url;
 
@@ -8,11 +8,11 @@ use super::connect::{address, hop};
 /// The route to a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Route {
-    /// Host and port that the socket is connected to, for messages.
+    /// Host and port of the connected peer, for messages.
     pub(super) hop: String,
-    /// Host and port of the server at the other end of TLS.
+    /// Host and port of the server that terminates TLS.
     pub(super) secured: Option<String>,
-    /// Whether the socket is connected to a proxy.
+    /// Whether the connected peer is a proxy.
     pub(super) is_proxied: bool,
 }
 
@@ -27,7 +27,7 @@ impl Route {
         }
     }
 
-    /// Returns whether a proxy reads the requests and has to know where they go.
+    /// Returns whether a proxy reads the requests and needs absolute URLs.
     pub(super) fn is_read_on_the_way(&self) -> bool {
         self.is_proxied && self.secured.is_none()
     }

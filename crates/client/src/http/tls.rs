@@ -1,5 +1,5 @@
-//! The state that all connections to `https` servers share: trusted authorities and resumable
-//! sessions.
+//! The state shared by all connections to `https` servers: trusted certificate authorities and
+//! resumable sessions.
 
 use std::net::TcpStream;
 use std::sync::{Arc, OnceLock};
@@ -12,10 +12,10 @@ use url::Url;
 use super::connect::address;
 use crate::error::{ClientError, NetworkAction};
 
-/// The trusted authorities and keys of `https` servers.
+/// The trusted certificate authorities and the keys of `https` servers.
 ///
-/// All connections of a run share one, and with it the sessions that can be resumed. The
-/// authorities of the system are read when they are first needed.
+/// All connections of a run share one, including its resumable sessions. The system's certificate
+/// authorities are loaded on first use.
 #[derive(Clone, Debug, Default)]
 pub struct TlsSetup {
     trust: Arc<Trust>,
@@ -23,23 +23,23 @@ pub struct TlsSetup {
 }
 
 impl TlsSetup {
-    /// Creates a setup that trusts these.
+    /// Creates a setup with this trust.
     #[must_use]
     pub fn new(trust: Trust) -> Self {
         Self { trust: Arc::new(trust), connector: Arc::default() }
     }
 
-    /// Returns the connector, which begins handshakes.
+    /// Returns the connector, which starts handshakes.
     ///
     /// # Errors
     ///
-    /// [`TlsError`] if the authorities cannot be read.
+    /// [`TlsError`] if the certificate authorities cannot be read.
     pub fn connector(&self) -> Result<Connector, TlsError> {
         if let Some(connector) = self.connector.get() {
             return Ok(connector.clone());
         }
         let connector = Connector::new(&self.trust)?;
-        // Another connection may have been faster.
+        // Another thread may have set it meanwhile.
         Ok(self.connector.get_or_init(|| connector).clone())
     }
 
@@ -59,7 +59,7 @@ impl TlsSetup {
     }
 }
 
-/// Converts an error of the handshake.
+/// Converts a handshake error.
 fn sorted(error: HandshakeError, address: String) -> ClientError {
     match error {
         HandshakeError::Io(source) if Errno::from_io_error(&source) == Some(Errno::INTR) => {

@@ -13,8 +13,8 @@ use super::credentials::in_url;
 use crate::error::{ClientError, NetworkAction};
 
 impl Connection<'_> {
-    /// Asks the connected proxy for a tunnel to the server of a URL, within the time that is left.
-    /// Not a byte after the proxy's answer has been read.
+    /// Requests a tunnel to the server of a URL from the connected proxy, within the time `left`.
+    /// No byte after the proxy's response is read.
     pub(super) fn open_tunnel(
         &mut self,
         client: &HttpClient<'_>,
@@ -28,7 +28,7 @@ impl Connection<'_> {
         self.incoming().set_deadline(client.deadline);
         let is_late = client.deadline.is_some_and(|deadline| deadline <= until);
         outcome.map_err(|error| match error {
-            // There is no other limit yet.
+            // Nothing but this deadline limits the time yet.
             ClientError::Stalled => self.failed(NetworkAction::Connecting, Errno::TIMEDOUT.into()),
             ClientError::Late if !is_late => {
                 self.failed(NetworkAction::Connecting, Errno::TIMEDOUT.into())

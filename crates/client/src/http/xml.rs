@@ -7,8 +7,7 @@ use quick_xml::events::{BytesRef, Event};
 use quick_xml::reader::Reader;
 
 /// Calls `on_end` at the end of each element, with its name in lower case and the text since the
-/// last tag. Reading ends where the text is not well-formed, so that an element which is cut off
-/// has no end.
+/// last tag. Reading stops where the text is not well-formed, so a truncated element has no end.
 pub(crate) fn read(body: &[u8], mut on_end: impl FnMut(&[u8], &str)) {
     let body = String::from_utf8_lossy(body);
     let mut reader = Reader::from_str(&body);
@@ -34,7 +33,7 @@ pub(crate) fn read(body: &[u8], mut on_end: impl FnMut(&[u8], &str)) {
     }
 }
 
-/// Returns the character that a reference stands for.
+/// Returns the character that a reference denotes.
 fn character(entity: &BytesRef<'_>) -> Option<Cow<'static, str>> {
     match entity.resolve_char_ref() {
         Ok(Some(character)) => Some(character.to_string().into()),
@@ -43,19 +42,19 @@ fn character(entity: &BytesRef<'_>) -> Option<Cow<'static, str>> {
     }
 }
 
-/// The reason why an object store refused a request: the body of its answer.
+/// The reason why an object store refused a request, from the body of its response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreRefusal {
-    /// The word for programs, such as `NoSuchKey`; empty if there is none.
+    /// The error code, such as `NoSuchKey`; empty if there is none.
     pub code: String,
-    /// The sentence for people.
+    /// The message in words.
     pub message: String,
-    /// The region in which the bucket is, if the store names it.
+    /// The region of the bucket, if the store names it.
     pub region: Option<String>,
 }
 
 impl StoreRefusal {
-    /// Reads the body of an answer; empty if it is not that of a store.
+    /// Parses the body of a response; empty if it is not that of a store.
     pub(super) fn parse(body: &[u8]) -> Self {
         let mut refusal = Self::default();
         read(body, |name, text| match name {
@@ -74,7 +73,7 @@ pub(super) fn plain(text: &str) -> String {
     line.chars().filter(|c| !c.is_control()).take(MAX_SENTENCE).collect()
 }
 
-/// The maximum length of a sentence of a store, in characters.
+/// The maximum length of a store's message, in characters.
 const MAX_SENTENCE: usize = 300;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Sends bodies of unknown length in chunks (RFC 9112 7.1), as the stream delivers them.
 //!
 //! A chunk begins with its length. The bytes in a pipe or socket can be counted without reading
-//! them, so even these are moved inside the kernel; everything else is read into memory.
+//! them, so these are also moved inside the kernel; everything else is read into memory.
 
 use std::fs::File;
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub(super) fn send(exchange: &mut UploadExchange<'_, '_, '_>, head: Vec<u8>) -> 
             }
             error
         })?;
-        // RFC 9112 7.1: what ends one chunk goes out with the beginning of the next.
+        // RFC 9112 7.1: the end of each chunk is sent with the beginning of the next.
         let end = if is_first { "" } else { "\r\n" };
         is_first = false;
         let Some(piece) = piece else {
@@ -51,9 +51,9 @@ pub(super) fn send(exchange: &mut UploadExchange<'_, '_, '_>, head: Vec<u8>) -> 
 
 /// The bytes of one chunk.
 enum ChunkPart {
-    /// Bytes that are waiting in the stream.
+    /// Bytes that are queued in the stream.
     Inside(u64),
-    /// Bytes that had to be read.
+    /// Bytes that were read into memory.
     Memory(Vec<u8>),
 }
 
@@ -101,7 +101,7 @@ fn held(exchange: &mut UploadExchange<'_, '_, '_>, source: &Source<&File>) -> Re
         if held > 0 || source.kind() == Kind::Pipe {
             return Ok(held);
         }
-        // A socket that was reset holds nothing either, but has not come to its end.
+        // A socket that was reset has no bytes either, but did not reach its end.
         match recv(source.fd(), &mut [0_u8], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
             Ok((found, _)) => return Ok(found as u64),
             Err(Errno::INTR | Errno::AGAIN) => {}
@@ -110,10 +110,10 @@ fn held(exchange: &mut UploadExchange<'_, '_, '_>, source: &Source<&File>) -> Re
     }
 }
 
-/// Waits until the stream has bytes, and listens to the server until then.
+/// Waits until the stream has bytes, while listening to the server.
 fn wait(exchange: &mut UploadExchange<'_, '_, '_>, source: &Source<&File>) -> Result<()> {
     loop {
-        // After its final answer the server says nothing more; only its leaving counts.
+        // After the final response only the end of the connection matters.
         let is_answered = exchange.heard.is_some();
         let events = if is_answered { PollFlags::empty() } else { PollFlags::IN };
         let (came, is_heard) = {
@@ -121,7 +121,7 @@ fn wait(exchange: &mut UploadExchange<'_, '_, '_>, source: &Source<&File>) -> Re
                 PollFd::new(source.fd(), PollFlags::IN),
                 PollFd::new(exchange.connection.stream(), events),
             ];
-            // An interruption counts as an event: the next check decides.
+            // An interruption counts as a wake-up: the next check decides.
             let _ = poll(&mut ends, Some(&POLL_INTERVAL));
             (!ends[0].revents().is_empty(), !ends[1].revents().is_empty())
         };

@@ -13,18 +13,18 @@ use crate::error::ClientError;
 /// A successful upload.
 #[derive(Clone, Debug)]
 pub struct UploadOutcome {
-    /// The status: 201 for something new, 200 or 204 for something replaced.
+    /// The status: 201 for a new file, 200 or 204 for a replaced one.
     pub status: u16,
-    /// Whether nothing was sent because the target exists and was not to be replaced.
+    /// Whether nothing was sent because the target exists and must not be replaced.
     pub was_there: bool,
-    /// Whether the status contradicts the condition: the server ignores it, or always answers with
-    /// this status.
+    /// Whether the status contradicts the condition: the server may ignore the condition, or always
+    /// answer with this status.
     pub may_have_replaced: bool,
-    /// The URL that took it, to which redirects may have led.
+    /// The URL that accepted it, after redirects.
     pub url: Url,
     /// The bytes moved, and how. Those from memory are the heads and chunk lines.
     pub report: Report,
-    /// Bytes that were read for the digests of parts; the caller makes that of a whole file.
+    /// Bytes that were read for the digests of parts; the caller computes that of the whole file.
     pub digest_bytes: u64,
     /// Bytes that the server had from earlier runs.
     pub resumed_at: u64,
@@ -52,7 +52,7 @@ pub struct UploadFailed {
 }
 
 impl UploadFailed {
-    /// Creates the failure of an upload that has moved these bytes and had others before.
+    /// Creates the failure of an upload that has moved these bytes and began with `resumed_at`.
     #[must_use]
     pub fn new(
         error: UploadError,
@@ -64,7 +64,7 @@ impl UploadFailed {
         Self { error, report: Box::new(report), resumed_at, is_kept, tls: tls.map(Box::new) }
     }
 
-    /// Returns whether the failure concerns this file alone, so that others may still be sent.
+    /// Returns whether the failure concerns only this file, so that others may still be sent.
     #[must_use]
     pub fn is_of_this_file(&self) -> bool {
         match &self.error {
@@ -100,40 +100,40 @@ pub enum UploadError {
     /// The source ended early, changed, or could not be read.
     #[error(transparent)]
     Source(Box<Error>),
-    /// The target must not exist, an attempt broke off, and now something is there.
+    /// The target must not exist, but exists after an attempt that broke off.
     #[error("the target exists now, and may be an incomplete file from an earlier attempt")]
     PartlyThere,
     /// The target is not the version to be replaced.
     #[error("{}", precondition_text(.found.as_deref()))]
     Precondition {
-        /// Its entity tag; `None` if nothing is there.
+        /// Its entity tag; `None` if the target does not exist.
         found: Option<String>,
     },
-    /// The target is to be replaced in one version, and the server does not say which it is.
+    /// A certain version of the target is to be replaced, but the server sends no entity tag.
     #[error("the target has no entity tag, so it is unknown which version it is")]
     NoTag,
-    /// Whether the target exists is not known: the server has led to a page, such as one to log in.
+    /// The server redirected to a page, such as a login, so it is unknown if the target exists.
     #[error("the server answers with a page, {url}, so it is unknown whether the target exists")]
     Page {
         /// Its URL, without a password.
         url: String,
     },
-    /// The server answered with a page, and the target is missing or of another length.
+    /// The server answered with a page, and the target is missing or has another length.
     #[error("the server answered 200 with a page, but it does not have the file")]
     NotStored,
-    /// The target is the whole file, but the server has said that it failed.
+    /// The target is the whole file, but the server has reported a failure.
     #[error("the server received the whole file and then failed: {failure}")]
     Unconfirmed {
         /// The server's refusal.
         failure: String,
     },
-    /// The bytes of a stream are needed again, which gives them only once.
+    /// The upload must start over, but a stream can only be read once.
     #[error("the upload has to start over, but a stream can be read only once")]
     Spent,
-    /// The length of the bytes is not known, and an object store has to know it.
+    /// The length is unknown, but object stores require it.
     #[error("its length is unknown, and object stores require it")]
     NoLength,
-    /// Another process is uploading the same file to the same place.
+    /// Another process is uploading the same file to the same URL.
     #[error("another process is uploading it to the same address")]
     UnderWay,
     /// The journal cannot be written.
@@ -167,7 +167,7 @@ impl UploadError {
         }
     }
 
-    /// Returns whether the server has refused the request and given a reason.
+    /// Returns whether the server gave a reason for its refusal.
     pub(crate) fn is_explained(&self) -> bool {
         matches!(self, Self::Client(ClientError::Status { detail, .. }) if !detail.is_empty())
     }

@@ -1,4 +1,4 @@
-//! A request with a body: sends bytes, and at the same time listens to the server.
+//! A request with a body: sends bytes while listening to the server.
 
 use std::fs::File;
 use std::io;
@@ -18,24 +18,24 @@ use super::options::{OnEvent, SendOptions, UploadEvent};
 use crate::error::{ClientError, NetworkAction, is_of_network};
 use crate::http::{Connection, HttpClient, MAX_INTERIM, Response};
 
-/// A request with a body on its way.
+/// A request whose body is being sent.
 pub(crate) struct UploadExchange<'e, 'a, 't> {
     pub(crate) client: &'e HttpClient<'a>,
     pub(crate) connection: &'e mut Connection<'a>,
-    /// The method, which determines whether an answer has a body.
+    /// The method, which determines whether a response has a body.
     pub(crate) method: &'e str,
     pub(crate) send_options: SendOptions<'e>,
     pub(crate) body: UploadBody<'e>,
     /// The time to wait for `100 Continue` before the body; `None` to send it at once.
     pub(crate) expects: Option<Duration>,
-    /// Receives interim answers.
+    /// Receives interim responses.
     pub(crate) interim: &'e mut (dyn FnMut(&Response) + Send),
     pub(crate) on_event: &'e mut OnEvent<'t>,
-    /// What the server has taken while it was waited for.
+    /// Measures how much the server accepts while the client waits for it.
     pub(crate) stall: StallDetector,
     /// The bytes moved, and how.
     pub(crate) report: Report,
-    /// The final answer, if it came while the body was sent.
+    /// The final response, if it arrived while the body was sent.
     pub(crate) heard: Option<Result<Response, ClientError>>,
     /// Whether any byte of the body was read from its source.
     pub(crate) is_begun: bool,
@@ -45,7 +45,7 @@ pub(crate) struct UploadExchange<'e, 'a, 't> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UploadBody<'b> {
     pub(crate) source: &'b Source<&'b File>,
-    /// Bytes that the server has already.
+    /// The number of bytes that the server has already.
     pub(crate) skip: u64,
 }
 
@@ -57,8 +57,8 @@ impl UploadBody<'_> {
 }
 
 impl UploadExchange<'_, '_, '_> {
-    /// Moves a chain to the server, and at the same time listens to it. The first `framing` bytes
-    /// are not of the body; the server has `before` bytes of it.
+    /// Moves a chain to the server, while listening to it. The first `framing` bytes do not belong
+    /// to the body, of which the server has `before` bytes already.
     pub(crate) fn transfer(
         &mut self,
         chain: Chain<&File>,
@@ -80,7 +80,7 @@ impl UploadExchange<'_, '_, '_> {
         if let Some(session) = &session {
             options = options.sink_tls(&**session);
         }
-        // After a final answer nothing follows but the end.
+        // After a final response only the end of the connection can follow.
         if self.heard.is_none() {
             let (connection, interim) = (&mut *self.connection, &mut *self.interim);
             let (method, heard) = (self.method, &mut self.heard);
@@ -93,14 +93,14 @@ impl UploadExchange<'_, '_, '_> {
             }
             Err(mut error) => {
                 self.report.add(error.report());
-                // Each chunk is a transfer; the message tells of all of them.
+                // Each chunk is a transfer, but the error reports all of them.
                 error.report_mut().clone_from(&self.report);
                 Err(sorted(error))
             }
         }
     }
 
-    /// Listens once, without waiting; returns whether to go on.
+    /// Listens once, without waiting; returns whether to continue.
     pub(crate) fn listen(&mut self) -> PeerMessage {
         receive_interim(self.connection, self.method, self.interim, &mut self.heard)
     }
@@ -119,24 +119,24 @@ pub(crate) fn connect<'a>(
     rate: Option<u64>,
 ) -> Result<Connection<'a>, ClientError> {
     let idle = idle.filter(|idle| idle.can_reuse_for(client, url));
-    // One that sends something without a request is about to close.
+    // An idle connection with unsolicited data is about to close.
     let is_over = idle.as_ref().is_some_and(|idle| idle.has_input(Duration::ZERO));
     let mut connection = match idle.filter(|_| !is_over) {
         Some(connection) => connection,
         None => client.connect(url)?,
     };
-    // Nothing comes in over it that should not surface.
+    // Nothing can arrive over it that must not be read.
     connection.incoming().is_eager = true;
     socket::avoid_pacing_on_loopback(connection.stream());
     limit_loopback_buffer(connection.stream());
     if let Some(rate) = rate {
-        // A kernel that cannot pace sends as fast as it can.
+        // If the kernel cannot pace, it sends as fast as possible.
         let _ = socket::set_pacing_rate(connection.stream(), rate);
     }
     Ok(connection)
 }
 
-/// Receives responses that the server sends in the middle of a body.
+/// Receives responses that the server sends while the body is being sent.
 fn receive_interim(
     connection: &mut Connection<'_>,
     method: &str,
@@ -145,7 +145,7 @@ fn receive_interim(
 ) -> PeerMessage {
     let mut interim_answers = 0;
     let answer = loop {
-        // The input may be of TLS alone. A server that never stops must not stop the body.
+        // It may only be TLS control data. A server that never stops must not block the body.
         if interim_answers == MAX_INTERIM || !connection.has_input(Duration::ZERO) {
             return PeerMessage::Continue;
         }
@@ -156,7 +156,7 @@ fn receive_interim(
         }
         interim_answers += 1;
     };
-    // Success may be premature, but is no reason to break off a welcome upload.
+    // A success may be premature, but is no reason to stop sending.
     let is_welcome = answer.as_ref().is_ok_and(Response::is_success);
     *heard = Some(answer);
     if is_welcome { PeerMessage::StopListening } else { PeerMessage::Abort }
@@ -168,13 +168,13 @@ fn options<'o>(
     send_options: &SendOptions<'o>,
     is_short: bool,
 ) -> Options<'o> {
-    // A lease waits for the peer anyway.
+    // A lease waits for the peer in any case.
     let is_quick = is_short && send_options.integrity != Integrity::Lease;
     let mut options = Options::default()
         .policy(send_options.policy)
         .integrity(send_options.integrity)
-        // The server counts the bytes: what is found out after the last one comes too late. To hold
-        // it back takes a round trip, which a body of a few packets should not wait for.
+        // The server counts the bytes: a change detected after the last one comes too late. Holding
+        // that one back takes a round trip, for which a body of a few packets should not wait.
         .confirm(if is_quick { Confirm::HandedOver } else { Confirm::BeforeEnd });
     if let Some(step) = send_options.step {
         options = options.step(step);
@@ -188,7 +188,7 @@ fn options<'o>(
     options
 }
 
-/// Converts an error of the engine into one of the connection or of the source.
+/// Converts an error of the engine into one of the connection or the source.
 fn sorted(error: Error) -> UploadError {
     match error {
         Error::Cancelled { .. } => ClientError::Cancelled.into(),
@@ -201,7 +201,7 @@ fn sorted(error: Error) -> UploadError {
     }
 }
 
-/// Returns whether an error can only come from a connection that is written to.
+/// Returns whether an error can only come from writing to a connection.
 fn is_write_error(error: &io::Error) -> bool {
     is_of_network(error)
         || matches!(

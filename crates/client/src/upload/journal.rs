@@ -1,9 +1,9 @@
-//! The journal of an upload, by which another process can resume it.
+//! The journal of an upload, with which another process can resume it.
 //!
 //! It is one small file, written once before the first byte of the body is sent: the URL of the
-//! upload, and the version of the file. Only the server knows how much has arrived. Of an upload to
-//! a store, a line is added for each part that it has acknowledged. The process that works on the
-//! upload holds a lock on the file.
+//! upload, and the version of the file. Only the server knows how much has arrived. For an upload
+//! to a store, a line is added for each part that the store has acknowledged. The process that
+//! performs the upload holds a lock on the file.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
@@ -26,7 +26,7 @@ pub(crate) struct JournalEntry {
     /// The URL of the upload.
     pub(crate) resource: String,
     /// The version of the file: device, inode, size and the times of its last changes; and the boot
-    /// id, if it had been changed just before.
+    /// id, if it had been changed recently.
     pub(crate) file: String,
     /// The number and the entity tag of each part that a store has acknowledged.
     #[serde(skip)]
@@ -53,7 +53,7 @@ impl UploadJournal {
     ///
     /// # Errors
     ///
-    /// `WouldBlock` if another process is at work on it, and as open(2).
+    /// `WouldBlock` if another process is using it, and as open(2).
     pub(crate) fn find(path: &Path) -> io::Result<Option<(Self, Option<JournalEntry>)>> {
         let mut file = match OpenOptions::new().read(true).write(true).open(path) {
             Ok(file) => file,
@@ -62,7 +62,7 @@ impl UploadJournal {
         };
         lock_file(&file)?;
         if file.metadata()?.nlink() == 0 {
-            // The other process has finished between our two calls.
+            // The other process removed it between open and lock.
             return Ok(None);
         }
         let mut text = String::new();
@@ -81,12 +81,12 @@ impl UploadJournal {
     ///
     /// # Errors
     ///
-    /// `AlreadyExists` if another process has done so first, and as open(2).
+    /// `AlreadyExists` if another process was faster, and as open(2).
     pub(crate) fn create(path: &Path, entry: &JournalEntry) -> io::Result<Self> {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder)?;
         }
-        // The URL of the upload is as powerful as a password.
+        // The URL of the upload is as secret as a password.
         let mut how = OpenOptions::new();
         let file = how.read(true).write(true).create_new(true).mode(0o600).open(path)?;
         let journal = Self { file, path: path.to_owned() };
@@ -107,13 +107,13 @@ impl UploadJournal {
     /// As write(2).
     pub(crate) fn write(&self, entry: &JournalEntry) -> io::Result<()> {
         let text = serde_json::to_vec(entry).map_err(io::Error::other)?;
-        // Less than a page, by one call: a process that is killed has written all of it or nothing.
+        // One write of less than a page: after a kill, the file has all of it or nothing.
         self.file.set_len(0)?;
         self.file.write_all_at(&text, 0)
     }
 
-    /// Records that a store has acknowledged a part. If that fails, the part is sent again by a
-    /// process that resumes the upload.
+    /// Records that a store has acknowledged a part. If that fails, a process that resumes the
+    /// upload sends the part again.
     pub(crate) fn add_part(&self, number: usize, tag: &str) {
         if let Ok(found) = self.file.metadata() {
             let _ = self.file.write_all_at(format!("\n{number} {tag} .").as_bytes(), found.len());
@@ -122,18 +122,18 @@ impl UploadJournal {
 
     /// Removes the journal.
     pub(crate) fn remove(self) {
-        // One that cannot be removed names an upload that the server will not know any more.
+        // If this fails, the journal names an upload that the server will not know any more.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Reads the line of a part; `None` for one that was not written to its end.
+/// Parses the line of a part; `None` if it is incomplete.
 fn part(line: &str) -> Option<(usize, String)> {
     let (number, tag) = line.strip_suffix(" .")?.split_once(' ')?;
     Some((number.parse().ok()?, tag.to_owned()))
 }
 
-/// Returns the version of a file, to be compared with that of an earlier upload.
+/// Returns the version of a file, for comparison with that of an earlier upload.
 pub(crate) fn version(file: &File) -> io::Result<String> {
     let stat = fstat(file)?;
     Ok(format!(
@@ -148,9 +148,9 @@ pub(crate) fn version(file: &File) -> io::Result<String> {
     ))
 }
 
-/// Returns the version in the form that the journal has. The bytes of a file that was changed just
-/// before may not be on the disk, and after a power cut it can have the same version without them:
-/// then the boot id is part of it.
+/// Returns the version as the journal stores it. The bytes of a file that was changed recently may
+/// not be on the disk, and after a power cut it can have the same version without them: the boot id
+/// is then added.
 pub(crate) fn version_to_keep(file: &File, version: &str) -> String {
     let changed = fstat(file).ok().and_then(|stat| u64::try_from(stat.st_ctime).ok());
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
@@ -170,7 +170,7 @@ fn version_of_boot(version: &str) -> String {
     format!("{version} boot {}", mount_epoch::boot_id().unwrap_or_default())
 }
 
-/// The time in seconds after which the kernel has written a file to the disk: it begins after 30.
+/// The time in seconds after which the kernel has written back a file: it starts after 30.
 const WRITEBACK_SECONDS: u64 = 120;
 
 const FORMAT: u32 = 1;
@@ -210,7 +210,7 @@ mod tests {
         entry.parts = vec![(2, "\"a b\"".to_owned()), (10, String::new())];
         let text = fs::read(&path).unwrap();
         assert_eq!(UploadJournal::find(&path).unwrap().unwrap().1.as_ref(), Some(&entry));
-        // A process was killed while it wrote the last line.
+        // As if a process were killed while writing the last line.
         fs::write(&path, &text[..text.len() - 1]).unwrap();
         entry.parts.pop();
         assert_eq!(UploadJournal::find(&path).unwrap().unwrap().1, Some(entry));

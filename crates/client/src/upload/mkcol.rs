@@ -8,17 +8,17 @@ use crate::http::{Connection, HttpClient, Request};
 /// The result for a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MkcolOutcome {
-    /// It is new.
+    /// It was created.
     New,
-    /// It existed, or the server does not distinguish.
+    /// It existed, or the server does not tell.
     Exists,
-    /// The server does not know the method: it may create folders by itself.
+    /// The server does not know the method; it may create folders implicitly.
     Unknown,
-    /// The server may not know the method, or refuses this folder.
+    /// The server may not know the method, or may refuse this folder.
     Unclear,
 }
 
-/// Creates a folder; its URL ends in `/`. `is_known` tells that the server has created one before.
+/// Creates a folder; its URL ends in `/`. `is_known`: the server has created a folder before.
 ///
 /// # Errors
 ///
@@ -42,8 +42,8 @@ pub fn make_folder<'a>(
     Ok((made, answer.connection.finish(&answer.response)))
 }
 
-/// Returns whether there is a file in the place of the folder at `url`, which ends in `/`, and a
-/// connection that may be used again. If the server does not say it clearly, there is none.
+/// Returns whether a file is in the place of the folder at `url`, which ends in `/`, and a
+/// connection that can be reused. If the server's answer is unclear, there is none.
 pub fn is_file<'a>(
     client: &HttpClient<'a>,
     url: &Url,
@@ -51,7 +51,7 @@ pub fn is_file<'a>(
 ) -> (bool, Option<Connection<'a>>) {
     let mut bare = url.clone();
     bare.set_path(url.path().trim_end_matches('/'));
-    // The name of a folder without its slash is not found, or leads to the one with it.
+    // Without its slash, a folder is not found, or redirects to the URL with it.
     for (url, of_file) in [(url, &[404, 410][..]), (&bare, &[200])] {
         let request = Request { method: "HEAD", fields: &[] };
         let Ok(answer) = client.execute_without_redirects(idle.take(), &request, url) else {
@@ -65,8 +65,8 @@ pub fn is_file<'a>(
     (true, idle)
 }
 
-/// Creates the folder at `url`, which ends in `/`, and those above it that are missing (RFC 4918
-/// 9.3.1: 409 if one is).
+/// Creates the folder at `url`, which ends in `/`, and its missing parents (RFC 4918 9.3.1: 409 if
+/// one is missing).
 ///
 /// # Errors
 ///
@@ -86,7 +86,7 @@ pub fn make_parents<'a>(
             }
             Err(error @ ClientError::Status { status: 409, .. }) => {
                 let above = next.join("..").ok().filter(|above| above.path() != "/");
-                // If it is there and this one cannot be created in it, it is not a folder.
+                // If the parent exists but this folder cannot be created in it, it is not a folder.
                 let is_new = |above: &Url| {
                     missing.len() <= MAX_DEPTH
                         && !missing.contains(above)
@@ -100,5 +100,5 @@ pub fn make_parents<'a>(
     Ok(idle)
 }
 
-/// The maximum number of folders that are created one within the other.
+/// The maximum number of nested folders that are created.
 const MAX_DEPTH: usize = 256;

@@ -1,8 +1,8 @@
 //! Uploads files and streams by PUT.
 //!
-//! The head is sent with the beginning of the file as one chain of the engine. While bytes are
-//! sent, the client listens: a server that refuses the rest answers early, and that answer is worth
-//! more than the reset that follows. If the server keeps broken uploads, the next attempt, even of
+//! The head and the beginning of the file are sent as one chain of the engine. The client listens
+//! while it sends: a server that refuses the rest answers early, and that response is worth more
+//! than the reset that follows. If the server keeps incomplete uploads, the next attempt, even by
 //! another process, resumes them.
 
 mod chunks;
@@ -31,8 +31,8 @@ pub use error::{UploadError, UploadFailed, UploadOutcome};
 pub use mkcol::{MkcolOutcome, is_file, make_folder, make_parents};
 pub use options::{Condition, MODIFIED, OnEvent, RESUMABLE_FROM, SendOptions, Upload, UploadEvent};
 
-/// Uploads to a URL. `idle` is a connection that may be used if it leads there; the one that is
-/// left is returned with the outcome.
+/// Uploads to a URL. `idle` is a connection that may be used if it leads there; the outcome comes
+/// with a connection that can be reused.
 ///
 /// # Errors
 ///

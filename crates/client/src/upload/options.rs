@@ -15,30 +15,30 @@ use crate::http::HttpClient;
 /// An upload: its source, its condition and its options.
 #[derive(Clone, Copy, Debug)]
 pub struct Upload<'u> {
-    /// The bytes: of known length, or all up to the end of a stream, which then go in chunks.
+    /// The source: of known length, or a stream that is sent in chunks up to its end.
     pub source: &'u Source<&'u File>,
-    /// Fields of the request that names the target, such as `Repr-Digest`.
+    /// Fields of the request that creates the target, such as `Repr-Digest`.
     pub fields: &'u [(&'u str, &'u str)],
     /// The condition on the target.
     pub condition: Condition<'u>,
     /// The options for sending the bytes.
     pub options: SendOptions<'u>,
-    /// The path of the journal; without one nothing is resumed. It belongs to this file and this
-    /// target alone.
+    /// The path of the journal; without one, another process cannot resume the upload. It must be
+    /// used for this file and this target only.
     pub journal: Option<&'u Path>,
-    /// The number of failures in a row without progress after which the upload is given up.
+    /// The number of consecutive failures without progress after which the upload is given up.
     pub retries: u32,
 }
 
-/// The condition on the target for an upload to begin.
+/// The condition on the target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Condition<'c> {
-    /// Nothing is required; an existing file is replaced.
+    /// Nothing is required; an existing target is replaced.
     #[default]
     None,
-    /// Nothing may exist there.
+    /// The target must not exist.
     Absent,
-    /// The version with this strong entity tag, or any version if it is `*`.
+    /// The target must have this strong entity tag; `*` stands for any version.
     Version(&'c str),
 }
 
@@ -69,8 +69,8 @@ pub struct SendOptions<'a> {
 }
 
 impl SendOptions<'_> {
-    /// Returns what a server has to take of the body while it is waited for: less if the kernel
-    /// sends no more.
+    /// Returns what a server must accept of the body while the client waits for it: less if the
+    /// kernel paces the connection.
     pub(crate) fn stall_detector(&self, client: &HttpClient<'_>) -> StallDetector {
         let min_rate = self.rate.map_or(client.min_rate, |rate| client.min_rate.min(rate / 2));
         StallDetector::new(Some(client.timeout), min_rate)
@@ -80,7 +80,7 @@ impl SendOptions<'_> {
 /// An event of an upload.
 #[derive(Debug)]
 pub enum UploadEvent<'e> {
-    /// Bytes were sent; those that the server had before are counted.
+    /// Bytes were sent; the count includes those that the server had before.
     Progress(Progress),
     /// An earlier upload is resumed.
     Resumed {
@@ -89,16 +89,16 @@ pub enum UploadEvent<'e> {
     },
     /// An earlier upload is discarded.
     StartedOver {
-        /// The reason, a few words.
+        /// A short reason.
         reason: &'e str,
     },
-    /// An attempt failed and another follows.
+    /// An attempt failed and will be repeated.
     Again {
         /// The reason why it failed.
         error: &'e UploadError,
-        /// The time to wait first.
+        /// The time until the next attempt.
         wait: Duration,
-        /// Whether it resumes the upload.
+        /// Whether the next attempt resumes the upload.
         resumes: bool,
     },
     /// The server redirects to another URL.
@@ -106,11 +106,11 @@ pub enum UploadEvent<'e> {
         /// The URL.
         to: &'e Url,
     },
-    /// A store was asked to remove the parts of an upload that failed, and has not done so.
+    /// A store did not remove the parts of a failed upload.
     PartsLeft {
         /// The ID of the upload.
         upload: &'e str,
-        /// The error of the request to remove them.
+        /// The error of the request for removal.
         error: &'e ClientError,
     },
 }
@@ -118,10 +118,10 @@ pub enum UploadEvent<'e> {
 /// The observer of events.
 pub type OnEvent<'t> = dyn FnMut(&UploadEvent<'_>) + Send + 't;
 
-/// The name of the field that gives a file its modification time, in seconds since 1970: that of
-/// ownCloud, which our server knows, too.
+/// The field that gives a file its modification time, in seconds since 1970, as defined by ownCloud
+/// and supported by our server.
 pub const MODIFIED: &str = "X-OC-Mtime";
 
-/// The minimum size of an upload that can be resumed, in bytes: to start a smaller one over costs
-/// less.
+/// The minimum size of an upload that can be resumed, in bytes: starting a smaller one over is
+/// cheaper.
 pub const RESUMABLE_FROM: u64 = 1 << 20;

@@ -1,9 +1,9 @@
 //! Uploads that depend on the file at the target: `If-None-Match: *` and `If-Match` (RFC 9110
 //! 13.1).
 //!
-//! Many servers ignore both for PUT, such as nginx's WebDAV module and rclone. The target is
-//! therefore asked for by HEAD before anything is sent. The field is sent as well, because only the
-//! server can rule out that the target changes between the two requests.
+//! Many servers ignore both for PUT, such as nginx's WebDAV module and rclone. A HEAD request for
+//! the target is therefore sent first. The field is sent as well, because only the server can rule
+//! out that the target changes between the two requests.
 
 use url::Url;
 
@@ -13,7 +13,7 @@ use super::uploader::{AttemptEnd, Uploader, is_html, is_page};
 use crate::http::{Request, Response, without_credentials};
 
 impl Uploader<'_, '_, '_> {
-    /// Asks the server whether the target is as required; `Some` if the upload ends here.
+    /// Checks whether the target meets the condition; `Some` if the upload ends here.
     pub(super) fn check_condition(&mut self) -> Result<Option<AttemptEnd>> {
         let condition = self.upload.condition;
         if condition == Condition::None || self.target.is_current {
@@ -25,8 +25,8 @@ impl Uploader<'_, '_, '_> {
         self.target.is_as_required = false;
         let response = answer.response;
         let is_there = match response.status {
-            // Whether it is there can be asked again later, or with another password. A redirect
-            // that leads nowhere does not tell.
+            // A later request, or one with another password, may tell whether it exists. A redirect
+            // without a target does not.
             300..=399 | 401 | 407 | 408 | 425 | 429 | 500 | 502..=504 => {
                 return Err(answer.connection.refusal(&response).into());
             }
@@ -35,7 +35,7 @@ impl Uploader<'_, '_, '_> {
             }
             200..=299 => Some(true),
             404 | 410 => Some(false),
-            // Such as 403 and 405: who may write need not be allowed to read.
+            // Such as 403 and 405: a client with write access may lack read access.
             _ => None,
         };
         self.target.is_current = true;
@@ -58,8 +58,8 @@ impl Uploader<'_, '_, '_> {
         Ok(None)
     }
 
-    /// Handles a target that exists although nothing may. A file that an earlier attempt of this
-    /// upload has left counts only if it is known to be whole.
+    /// Handles a target that exists although it must not. If it may be from an earlier attempt of
+    /// this upload, that is a success only if it is known to be complete.
     fn exists(&mut self, status: u16, may_be_ours: bool) -> Result<AttemptEnd> {
         if !may_be_ours {
             self.cancel();
@@ -71,8 +71,8 @@ impl Uploader<'_, '_, '_> {
         }
     }
 
-    /// Handles a target of another version than is required: an earlier attempt of this upload may
-    /// have replaced the one that was.
+    /// Handles a target of another version than required: an earlier attempt of this upload may
+    /// have replaced that version.
     fn superseded(&mut self, may_be_ours: bool, error: UploadError) -> Result<AttemptEnd> {
         if may_be_ours && let Some(status) = self.is_there()? {
             return self.end_as_stored(status);
@@ -80,11 +80,11 @@ impl Uploader<'_, '_, '_> {
         Err(error)
     }
 
-    /// Turns a refusal because of the condition into its meaning.
+    /// Interprets a refusal because of the condition.
     pub(super) fn interpret_refusal(&mut self, outcome: Result<AttemptEnd>) -> Result<AttemptEnd> {
         match outcome {
             Err(error) if error.status() == Some(412) => match self.upload.condition {
-                // The request that was refused has changed nothing.
+                // The refused request has changed nothing, so only earlier ones count.
                 Condition::Absent => self.exists(412, self.target.had_sent),
                 _ => self.superseded(self.target.had_sent, error),
             },
@@ -92,14 +92,14 @@ impl Uploader<'_, '_, '_> {
         }
     }
 
-    /// Returns whether an answer with this status contradicts the condition: 201 says that
-    /// something was created, 200 and 204 that something was replaced (RFC 9110 9.3.4). Some
-    /// servers use one of them for both, so this is no proof.
+    /// Returns whether a response with this status contradicts the condition: 201 means that the
+    /// target was created, 200 and 204 that it was replaced (RFC 9110 9.3.4). Some servers use one
+    /// of them for both, so this is no proof.
     pub(super) fn may_have_replaced(&self, status: u16) -> bool {
         match self.upload.condition {
             Condition::None => false,
             Condition::Absent => matches!(status, 200 | 204),
-            // golang's WebDAV says 201 for everything.
+            // golang's WebDAV answers 201 to every PUT.
             Condition::Version(_) => status == 201 && !self.target.is_as_required,
         }
     }
@@ -111,14 +111,14 @@ pub(crate) fn check_version(wanted: &str, target: &Response) -> Result<()> {
         _ if wanted == "*" => Ok(()),
         Some(tag) if tag == wanted => Ok(()),
         Some(tag) => Err(UploadError::Precondition { found: Some(tag.to_owned()) }),
-        // Many servers ignore If-Match, and this one would replace any version.
+        // Many servers ignore If-Match, and would replace any version.
         None => Err(UploadError::NoTag),
     }
 }
 
-/// Returns whether an answer tells of the target. One of another name, to which a redirect has led,
-/// does so only if it is a file: a page, such as one to log in, or a refusal is its own. A server
-/// may have such a page under every name.
+/// Returns whether a response is about the target. After a redirect to another name, only a file
+/// is: a refusal or a page, such as a login page, is about itself. A server may show such a page
+/// under every name.
 pub(crate) fn is_of_target(answered: &Url, target: &Url, response: &Response) -> bool {
     let name = |url: &Url| url.path().rsplit('/').next().map(str::to_owned);
     let media_type = response.fields.text("content-type");
@@ -126,7 +126,7 @@ pub(crate) fn is_of_target(answered: &Url, target: &Url, response: &Response) ->
     is_file || name(answered) == name(target) && !is_page(response, target)
 }
 
-/// Returns a URL without credentials, and without its query, which may say where to go back to.
+/// Returns a URL without credentials and without its query, which may name a page to return to.
 fn without_secrets(url: &Url) -> String {
     let mut url = without_credentials(url);
     url.set_query(None);

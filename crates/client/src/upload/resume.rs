@@ -1,6 +1,6 @@
-//! Resumes uploads, as the draft "Resumable Uploads for HTTP" of the IETF describes
+//! Resumes uploads according to the IETF draft "Resumable Uploads for HTTP"
 //! (draft-ietf-httpbis-resumable-upload): the server names a URL for the upload in an interim
-//! answer, reports by HEAD how much it has, and takes the rest by PATCH.
+//! response, reports by HEAD how much it has, and receives the rest by PATCH.
 
 pub(super) mod state;
 
@@ -22,8 +22,7 @@ use super::uploader::{AttemptEnd, Uploader};
 use crate::http::Request;
 
 impl<'a> Uploader<'_, 'a, '_> {
-    /// Looks for the journal of an earlier process; bytes that it sent of another version are
-    /// discarded.
+    /// Looks for the journal of an earlier process; an upload of another version is discarded.
     pub(super) fn find_earlier(&mut self) -> Result<()> {
         let Some(path) = self.upload.journal.filter(|_| !self.kept.has_searched_journal) else {
             return Ok(());
@@ -35,7 +34,7 @@ impl<'a> Uploader<'_, 'a, '_> {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 return Err(UploadError::UnderWay);
             }
-            // A journal that cannot be read is no error: the upload begins anew.
+            // If the journal cannot be read, the upload starts over.
             Err(_) => return Ok(()),
         };
         self.kept.journal = Some(journal);
@@ -45,7 +44,7 @@ impl<'a> Uploader<'_, 'a, '_> {
             self.kept.forget();
             return Ok(());
         };
-        // An http address has a host, so it has a place for both.
+        // This cannot fail, as every http URL has a host.
         let _ = resource.set_username(self.url.username());
         let _ = resource.set_password(self.url.password());
         self.kept.resource = Some(resource);
@@ -59,7 +58,7 @@ impl<'a> Uploader<'_, 'a, '_> {
         Ok(())
     }
 
-    /// Asks whether the server can resume uploads, if the file is large enough.
+    /// Checks whether the server can resume uploads, if the file is large enough.
     pub(super) fn check_resumable(&mut self) -> Result<()> {
         let is_long = self.upload.source.promised().is_some_and(|len| len >= RESUMABLE_FROM);
         if self.kept.supports_resumption.is_some() || self.upload.journal.is_none() || !is_long {
@@ -67,8 +66,8 @@ impl<'a> Uploader<'_, 'a, '_> {
         }
         let request = Request { method: "OPTIONS", fields: &[] };
         let answer = match self.execute(&request, &self.url.clone()) {
-            // A machine on the way may allow no such method: the upload itself shows whether the
-            // server can be reached.
+            // A proxy may reject this method: the upload itself shows whether the server can be
+            // reached.
             Err(error) if error.is_broken_off() => return Ok(()),
             answer => answer?,
         };
@@ -76,19 +75,19 @@ impl<'a> Uploader<'_, 'a, '_> {
         let says =
             answer.response.is_success() && answer.response.fields.get("upload-limit").is_some();
         self.kept.supports_resumption = Some(says);
-        // The head says it all. lighttpd never sends the chunks that it announces.
+        // The head is enough. lighttpd never sends the chunks that it announces.
         if answer.response.framing != BodyFraming::Chunked {
             self.idle = answer.connection.finish(&answer.response);
         }
         Ok(())
     }
 
-    /// Sends the bytes that the server does not have yet.
+    /// Sends the bytes that the server is missing.
     pub(super) fn send_rest(&mut self) -> Result<AttemptEnd> {
         let Some(resource) = self.kept.resource.clone() else { return Ok(AttemptEnd::Again) };
         let total = self.upload.source.promised().unwrap_or(0);
         let Some(at) = self.offset(&resource)?.filter(|at| *at <= total) else {
-            // An upload that is complete no longer exists, either.
+            // A completed upload no longer exists, either.
             if let Some(status) = self.is_there()? {
                 return self.end_as_stored(status);
             }
@@ -115,14 +114,14 @@ impl<'a> Uploader<'_, 'a, '_> {
             ("Upload-Offset", offset.as_str()),
             ("Upload-Complete", "?1"),
         ];
-        // Fields about the whole, which this request completes; the server has not kept those of
-        // earlier requests.
+        // Fields about the whole file, which this request completes; the server has not kept those
+        // of earlier requests.
         let is_of_whole = |(name, _): &&(&str, &str)| ["Repr-Digest", MODIFIED].contains(name);
         fields.extend(self.upload.fields.iter().filter(is_of_whole));
         let (response, connection) = self.deliver("PATCH", &resource, &fields, at)?;
         let is_part = response.fields.text("upload-complete").map(str::trim) == Some("?0");
         match response.status {
-            // It has more or less than it said, or not yet all: it will say where it is.
+            // The server has more or less than it said, or is not done: it will report its offset.
             409 => Ok(AttemptEnd::Again),
             _ if response.is_success() && is_part => Ok(AttemptEnd::Again),
             404 | 410 => {
@@ -137,8 +136,8 @@ impl<'a> Uploader<'_, 'a, '_> {
         }
     }
 
-    /// Asks whether the target is still as required: the server has not kept the condition of an
-    /// earlier request. If it has everything, the target may be this file already.
+    /// Checks whether the target still meets the condition, which the server has not kept from an
+    /// earlier request. If the server has everything, the target may be this file already.
     fn check_condition_again(&mut self, has_all: bool) -> Result<Option<AttemptEnd>> {
         if has_all
             && self.upload.condition != Condition::None
@@ -149,7 +148,7 @@ impl<'a> Uploader<'_, 'a, '_> {
         self.check_condition()
     }
 
-    /// Returns how many bytes the server has; `None` if it does not know the upload.
+    /// Returns how many bytes the server has; `None` if it no longer knows the upload.
     fn offset(&mut self, resource: &Url) -> Result<Option<u64>> {
         let request = Request { method: "HEAD", fields: &[] };
         let answer = self.execute(&request, resource)?;
@@ -168,9 +167,9 @@ impl<'a> Uploader<'_, 'a, '_> {
         }
     }
 
-    /// Asks whether the target is this file already: the server may have had all of it, and only
-    /// its answer was lost. Only its digest proves that; the tag of an object is its MD5 digest in
-    /// most stores.
+    /// Checks whether the target is this file already: the server may have received all of it,
+    /// while the response was lost. Only its digest proves that; in most stores the tag of an
+    /// object is its MD5 digest.
     pub(super) fn is_there(&mut self) -> Result<Option<u16>> {
         let wanted = write_wanted(&[Algorithm::Sha256]);
         let request = Request { method: "HEAD", fields: &[("Want-Repr-Digest", &wanted)] };
@@ -204,11 +203,11 @@ impl<'a> Uploader<'_, 'a, '_> {
     }
 
     /// Cancels the upload on the server, and removes the journal. A redirect is not followed: it
-    /// could name anything to be deleted.
+    /// could lead to the deletion of anything.
     pub(super) fn cancel(&mut self) {
         if let Some(resource) = self.kept.resource.take() {
             let request = Request { method: "DELETE", fields: &[] };
-            // If there is no answer, or a redirect, the server discards it after its expiry.
+            // Without a response, or after a redirect, the server discards it when it expires.
             self.idle = None;
             let is_trusted = self.trusts(&resource);
             let answer = self.client.execute_at(None, &request, &resource, is_trusted);
@@ -241,5 +240,5 @@ fn md5_of(file: impl AsFd, range: Range<u64>, go_on: impl Fn() -> bool) -> Optio
     Some(hex(&digest.finalize()))
 }
 
-/// The maximum number of bytes that a call which failed may have sent without counting them.
+/// The maximum number of bytes that a failed call may have sent without counting them.
 const MAX_UNCOUNTED: u64 = 1 << 20;

@@ -1,4 +1,4 @@
-//! Sends the body of a request, and receives the server's answer, early or late.
+//! Sends the body of a request, and receives the server's response, early or late.
 
 use std::time::{Duration, Instant};
 
@@ -11,14 +11,14 @@ use crate::error::ClientError;
 use crate::http::{MAX_INTERIM, Response};
 
 impl UploadExchange<'_, '_, '_> {
-    /// Sends head and body; returns the final answer, and whether the whole body was sent.
+    /// Sends head and body; returns the final response, and whether the whole body was sent.
     pub(crate) fn run(&mut self, head: Vec<u8>) -> Result<(Response, bool)> {
         let head = match self.expects {
             None => head,
             Some(timeout) => {
                 self.connection.send(&head)?;
                 match self.await_continue(timeout)? {
-                    // It stands for the file only if the server takes the body all the same.
+                    // A success only counts for the file if the server still accepts the body.
                     Some(answer) if answer.is_success() => self.heard = Some(Ok(answer)),
                     Some(answer) => return Ok((answer, false)),
                     None => {}
@@ -33,16 +33,16 @@ impl UploadExchange<'_, '_, '_> {
         self.answer(sent)
     }
 
-    /// Returns the final answer, after the body was sent or could not be.
+    /// Returns the final response, after the body was sent or failed.
     fn answer(&mut self, sent: Result<()>) -> Result<(Response, bool)> {
         if sent.is_err() {
-            // The server must not take the part for the whole, however this ends.
+            // The server must not treat a part as the whole file, however this ends.
             let _ = socket::arm_reset(self.connection.stream());
         }
         match (sent, self.heard.take()) {
             (Ok(()), None) => Ok((self.await_answer()?, true)),
             (Ok(()), Some(answer)) => Ok((answer?, true)),
-            // RFC 9110 9.3.4 knows no success of a part.
+            // RFC 9110 9.3.4, has no success for a part.
             (Err(_), Some(Ok(answer))) if answer.is_success() => {
                 Err(UploadError::Early { status: answer.status })
             }
@@ -73,7 +73,7 @@ impl UploadExchange<'_, '_, '_> {
         self.transfer(chain, head_len, skip)
     }
 
-    /// Waits for `100 Continue`, no longer than `timeout`; returns the final answer if that comes
+    /// Waits for `100 Continue`, at most `timeout`; returns the final response if that arrives
     /// instead (RFC 9110 10.1.1).
     fn await_continue(&mut self, timeout: Duration) -> Result<Option<Response>> {
         let deadline = Instant::now() + timeout;
@@ -97,9 +97,9 @@ impl UploadExchange<'_, '_, '_> {
         }
     }
 
-    /// Waits for the final answer to a whole body.
+    /// Waits for the final response to a whole body.
     fn await_answer(&mut self) -> Result<Response> {
-        // The server may have to write all of it to its disk before it can promise anything.
+        // The server may have to sync all of it to its disk before it responds.
         let sent = self.body.len().unwrap_or_else(|| self.report.bytes());
         let timeout = self.client.timeout + Duration::from_secs(sent / MIN_DISK_RATE);
         self.connection.incoming().set_timeout(Some(timeout));
@@ -126,7 +126,7 @@ impl UploadExchange<'_, '_, '_> {
 /// The interval at which a wait checks whether it was cancelled.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The time to wait for the answer of a server that has ended the connection early.
+/// The time to wait for the response of a server that has ended the connection early.
 const EARLY_ANSWER_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// The minimum rate of a server's disk, in bytes per second.

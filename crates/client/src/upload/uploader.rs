@@ -20,12 +20,12 @@ pub(super) struct Uploader<'u, 'a, 't> {
     pub(super) client: &'u HttpClient<'a>,
     pub(super) upload: &'u Upload<'u>,
     pub(super) on_event: &'u mut OnEvent<'t>,
-    /// The URL that was given, where each attempt begins. Only its server receives credentials.
+    /// The given URL, where each attempt begins. Only its server receives credentials.
     pub(super) given: &'u Url,
-    /// The target, to which redirects may have led.
+    /// The target, after redirects.
     pub(super) url: Url,
-    /// Whether a redirect has led to a server of another origin. No URL that it names receives
-    /// credentials, even if it is one of the server that was given.
+    /// Whether a redirect has led to another origin. No URL after that receives credentials, even
+    /// if it leads back to the given server.
     has_left_origin: bool,
     pub(super) idle: Option<Connection<'a>>,
     /// The facts that are needed to resume the upload.
@@ -34,30 +34,30 @@ pub(super) struct Uploader<'u, 'a, 't> {
     tls: Option<SessionFacts>,
     resumed_at: u64,
     redirects: u32,
-    /// The highest number of bytes that the server has had.
+    /// The highest number of bytes that the server has had so far.
     furthest: u64,
     /// Whether that number grew in the last attempt.
     has_progressed: bool,
-    /// The number of bytes that were handed over for the server; `None` if an earlier process has
-    /// begun the upload.
+    /// The number of bytes that were handed over to the kernel for the server; `None` if an earlier
+    /// process started the upload.
     pub(super) handed_over: Option<u64>,
     /// Whether the server has ever answered.
     has_answered: bool,
     /// Whether the server refuses `Expect`.
     refuses_expect: bool,
-    /// Whether bytes were read from a source that does not give them twice.
+    /// Whether bytes were read from a source that can be read only once.
     is_spent: bool,
     pub(super) target: TargetCheck,
-    /// Why the server failed after the last request with a body, if it said so.
+    /// Why the server failed after the last request with a body, if it gave a reason.
     server_failure: Option<String>,
 }
 
 /// The known state of the target, and of the bytes that this upload may have left there.
 #[derive(Default)]
 pub(super) struct TargetCheck {
-    /// Whether it was asked for after it may have changed.
+    /// Whether it was checked since it may last have changed.
     pub(super) is_current: bool,
-    /// Whether it was found as the condition requires.
+    /// Whether it met the condition.
     pub(super) is_as_required: bool,
     /// Whether bytes of a body were sent to the target itself.
     pub(super) has_sent: bool,
@@ -68,24 +68,24 @@ pub(super) struct TargetCheck {
 }
 
 impl TargetCheck {
-    /// Notes that a redirect has led to another target.
+    /// Records that a redirect has led to another target.
     pub(super) fn moved(&mut self) {
         (self.has_sent, self.is_current) = (self.has_sent_elsewhere, false);
     }
 
-    /// Notes that the next attempt begins at the URL that was given, and may be redirected to the
-    /// same target again.
+    /// Records that the next attempt begins at the given URL, and may be redirected to the same
+    /// target again.
     fn went_back(&mut self) {
         self.has_sent_elsewhere |= self.has_sent;
         self.is_current = false;
     }
 
-    /// Notes that the body of a request is on its way.
+    /// Records that the body of a request is being sent.
     pub(super) fn body_begun(&mut self, method: &str, is_resumable: bool) {
-        // Whatever comes of it, the target may be another one now.
+        // Whatever the result, the target may have changed now.
         self.is_current = false;
         if method == "PUT" {
-            // On a server that does not keep unfinished uploads aside even a part of this file.
+            // A server that does not set incomplete uploads aside may keep a part of the file.
             self.had_sent = self.has_sent;
             self.has_sent |= !is_resumable;
         }
@@ -96,7 +96,7 @@ impl TargetCheck {
 pub(super) enum AttemptEnd {
     /// The server has the file.
     Stored(u16),
-    /// Another attempt follows at once, with what this one has learned.
+    /// Another attempt follows immediately, using what this one has learned.
     Again,
     /// Another attempt follows at another URL.
     Redirected,
@@ -113,7 +113,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         on_event: &'u mut OnEvent<'t>,
     ) -> Self {
         let kept = ResumeState::new(upload, url);
-        // A server that closes an idle connection just now has answered before.
+        // The idle connection proves that the server has answered, even if it is closed now.
         let has_answered = idle.as_ref().is_some_and(|idle| idle.can_reuse_for(client, url));
         Self {
             client,
@@ -145,7 +145,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         loop {
             let outcome = self.attempt();
             let outcome = self.interpret_refusal(outcome);
-            // Only bytes that the server keeps are progress; starting over forever is not.
+            // Only bytes that the server keeps are progress; starting over repeatedly is not.
             if std::mem::take(&mut self.has_progressed) {
                 backoff.reset();
                 repeats = 0;
@@ -173,7 +173,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         }
     }
 
-    /// Makes one attempt: resumes an earlier one, or starts over.
+    /// Makes one attempt: resumes an earlier upload, or starts over.
     fn attempt(&mut self) -> Result<AttemptEnd> {
         self.find_earlier()?;
         if self.kept.resource.is_some() {
@@ -188,7 +188,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
 
     /// Sends the whole file by PUT.
     fn begin(&mut self) -> Result<AttemptEnd> {
-        // Whatever the server had before is of no use now.
+        // Bytes that the server had before are not used.
         self.resumed_at = 0;
         let total = self.upload.source.promised();
         let length = total.map(|len| len.to_string()).unwrap_or_default();
@@ -196,7 +196,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         fields.extend(self.upload.condition.field());
         if self.is_resumable() {
             fields.extend([("Upload-Complete", "?1"), ("Upload-Length", &length)]);
-            // Without it there is no 104 (Draft Version Identification).
+            // The draft requires it for a 104 (Draft Version Identification).
             fields.push(("Upload-Draft-Interop-Version", INTEROP_VERSION));
         }
         let url = self.url.clone();
@@ -205,7 +205,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
             self.idle = connection.finish(&response);
             return Ok(AttemptEnd::Again);
         }
-        // The target of 303 only has a description of the result (RFC 9110 15.4).
+        // The target of a 303 only describes the result (RFC 9110 15.4).
         if response.status != 303
             && let Some(next) = response.redirect(&url)?
         {
@@ -220,7 +220,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
             (self.on_event)(&UploadEvent::Redirected { to: &next });
             self.idle = connection.finish(&response);
             if next.origin() != self.given.origin() {
-                // The first server will not get the rest of the upload.
+                // The first server will not receive the rest of the upload.
                 self.cancel();
                 self.has_left_origin = true;
             }
@@ -228,7 +228,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
             return Ok(AttemptEnd::Redirected);
         }
         match response.status {
-            // RFC 9110 10.1.1: without the expectation it may be another matter.
+            // RFC 9110 10.1.1: the request may succeed without the expectation.
             417 if !self.refuses_expect => {
                 self.refuses_expect = true;
                 Ok(AttemptEnd::Again)
@@ -241,7 +241,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         }
     }
 
-    /// Ends an attempt that was answered with success, unless that is only a page.
+    /// Ends an attempt after a success, unless the response is only a page.
     pub(super) fn accept(
         &mut self,
         response: &Response,
@@ -255,12 +255,12 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         Ok(AttemptEnd::Stored(response.status))
     }
 
-    /// Asks for the target after a page was the answer: one that a server shows for every request,
-    /// such as a page to log in, says 200, too. Returns `false` if the target is missing, of
-    /// another length, or such a page itself.
+    /// Requests the target after a response that is a page: one that a server shows for every
+    /// request, such as a login page, also has status 200. Returns `false` if the target is
+    /// missing, has another length, or is such a page itself.
     fn is_stored(&mut self) -> bool {
         let request = Request { method: "HEAD", fields: &[] };
-        // Who may write need not be allowed to read.
+        // A client with write access may lack read access.
         let Ok(answer) = self.execute(&request, &self.url.clone()) else {
             return true;
         };
@@ -274,13 +274,13 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         }
     }
 
-    /// Returns whether a URL receives credentials: it is one of the server that was given, and no
-    /// other server has led there.
+    /// Returns whether a URL receives credentials: it belongs to the given server, and no redirect
+    /// has left that server.
     pub(super) fn trusts(&self, url: &Url) -> bool {
         !self.has_left_origin && url.origin() == self.given.origin()
     }
 
-    /// Returns whether the server keeps broken uploads. One of another origin was not asked.
+    /// Returns whether the server keeps incomplete uploads. One of another origin was not asked.
     fn is_resumable(&self) -> bool {
         !self.has_left_origin && self.kept.is_resumable()
     }
@@ -355,19 +355,19 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         }
         let (response, is_whole) = outcome?;
         self.has_answered = true;
-        // 207 has its statuses in the body (RFC 4918 13), and 206 can only answer a GET.
+        // 207 has its statuses in the body (RFC 4918 13), and 206 can only be a response to GET.
         if matches!(response.status, 206 | 207) {
             return Err(connection.refusal(&response).into());
         }
-        // The server would not take what follows half a body for a request.
+        // After half a body, the server would not read the next bytes as a request.
         let keeps_alive = response.keeps_alive && is_whole;
         Ok((Response { keeps_alive, ..response }, connection))
     }
 
-    /// Returns how long to wait for `100 Continue`; `None` if the body is sent at once.
+    /// Returns how long to wait for `100 Continue`; `None` if the body is sent immediately.
     fn expect_timeout(&self, len: Option<u64>) -> Option<Duration> {
         let is_long = len.is_none_or(|len| len >= MIN_EXPECTED);
-        // One that knows the draft knows this, too; it may have a lot of space to reserve first.
+        // A server that knows the draft knows this, too; it may have a lot of space to reserve.
         let timeout = if self.is_resumable() { RESERVE_TIMEOUT } else { EXPECT_TIMEOUT };
         (is_long && !self.refuses_expect).then_some(timeout)
     }
@@ -377,7 +377,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         Ok(connect(self.client, self.idle.take(), url, self.upload.options.rate)?)
     }
 
-    /// Waits before the next attempt, or returns the error if there is to be none.
+    /// Waits before the next attempt, or returns the error if no retry is left.
     fn prepare_again(&mut self, error: UploadError, backoff: &mut Backoff) -> Result<()> {
         self.has_answered |= error.status().is_some();
         if error.status() == Some(500) {
@@ -392,14 +392,14 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
             self.idle = None;
         })?;
         if !resumes && self.url != *self.given {
-            // The server may lead to another target now.
+            // The server may redirect to another target now.
             (self.url, self.has_left_origin, self.redirects) = (self.given.clone(), false, 0);
             self.target.went_back();
         }
         Ok(())
     }
 
-    /// Ends an upload whose target is this file already, unless the server has said that it failed:
+    /// Ends an upload whose target is this file already, unless the server has reported a failure:
     /// the file may not survive a power cut.
     pub(super) fn end_as_stored(&mut self, status: u16) -> Result<AttemptEnd> {
         let Some(failure) = self.server_failure.take() else {
@@ -409,7 +409,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         Err(UploadError::Unconfirmed { failure })
     }
 
-    /// Notes the bytes that the server has already.
+    /// Records the number of bytes that the server has already.
     pub(super) fn record_resumed(&mut self, at: u64) {
         if self.report.bytes() == 0 {
             self.resumed_at = at;
@@ -419,7 +419,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         (self.on_event)(&UploadEvent::Resumed { at });
     }
 
-    /// Notes that the server has answered.
+    /// Records that the server has answered.
     pub(super) fn mark_answered(&mut self) {
         self.has_answered = true;
     }
@@ -446,7 +446,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
 
     fn fail(mut self, error: UploadError) -> UploadFailed {
         let is_useless = match &error {
-            // The server has a mixture of two versions.
+            // The server may have a mixture of two versions.
             UploadError::Source(error) => {
                 matches!(**error, Error::SourceChanged { .. } | Error::SourceEnded { .. })
             }
@@ -461,8 +461,8 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
     }
 }
 
-/// The minimum size of a body in bytes that is announced by `Expect: 100-continue`: less fits into
-/// the socket's buffer.
+/// The minimum size of a body in bytes that is announced by `Expect: 100-continue`: smaller ones
+/// fit into the socket's buffer.
 const MIN_EXPECTED: u64 = 64 << 10;
 
 /// The time to wait for `100 Continue` from a server that may not know it.
@@ -471,17 +471,17 @@ const EXPECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// The time to wait for `100 Continue` from a server that knows it, unless a proxy swallows it.
 const RESERVE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The maximum number of repeats at once, after failed expectations and lost uploads.
+/// The maximum number of immediate repeats, after failed expectations and lost uploads.
 const MAX_REPEATS: u32 = 10;
 
-/// Returns whether a media type is that of a page.
+/// Returns whether a media type is that of an HTML page.
 pub(crate) fn is_html(media_type: Option<&str>) -> bool {
     let text = media_type.unwrap_or_default().to_ascii_lowercase();
     text.starts_with("text/html") || text.starts_with("application/xhtml")
 }
 
-/// Returns whether the answer to a HEAD request is that of a page which was made for it, whatever
-/// the target is: files have a length.
+/// Returns whether the response to a HEAD request is that of a generated page, whatever the target
+/// is: files have a length.
 pub(super) fn is_page(response: &Response, target: &Url) -> bool {
     response.status == 200
         && is_html(response.fields.text("content-type"))
@@ -495,6 +495,6 @@ pub(crate) fn is_page_name(url: &Url) -> bool {
     [".html", ".htm", ".xhtml", ".xht"].iter().any(|end| path.ends_with(end))
 }
 
-/// Statuses after which the server's part of an upload is useless: RFC 9110 15.5.1, 15.5.13,
-/// 15.5.14, 15.5.16.
+/// Statuses after which the bytes that the server has are useless: RFC 9110 15.5.1, 15.5.13,
+/// 15.5.14 and 15.5.16.
 const FINAL: [u16; 4] = [400, 412, 413, 415];

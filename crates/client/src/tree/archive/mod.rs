@@ -62,7 +62,7 @@ fn origin(tree: &TreeFetch<'_, '_>, answer: &OpenResponse<'_>) -> Option<Archive
     if !is_whole_or_part(answer) || !media_type.starts_with("application/x-tar") {
         return None;
     }
-    // The full length, as the response may be partial (RFC 9110, 14.4).
+    // The full length, as the response may be partial (RFC 9110 14.4).
     let len = match fields.text("content-range") {
         Some(range) => range.rsplit_once('/')?.1.parse().ok()?,
         None => fields.number("content-length")?,

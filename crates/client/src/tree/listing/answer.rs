@@ -42,7 +42,7 @@ pub(in crate::tree) fn receive(
 pub(in crate::tree) fn completed(response: &Response, known: EntryFacts) -> EntryFacts {
     let fields = &response.fields;
     let answered = fields.get("last-modified");
-    // A server replaces a time in the future by its own (RFC 9110, 8.8.2.1).
+    // A server replaces a time in the future by its own (RFC 9110 8.8.2.1).
     let is_limited = known.modified.is_some() && answered == fields.get("date");
     let answered = answered.filter(|_| !is_limited).and_then(date);
     let size = known.size.or_else(|| fields.number("content-length"));

@@ -163,7 +163,7 @@ fn add_links(listing: &mut Listing, max: usize, base: &Url, links: &html::Links)
     listing.is_other_page = !links.is_listing;
     let (mut has_parent, mut has_foreign) = (false, false);
     for link in &links.links {
-        // RFC 3986, 5: relative to the page, unless it has a `base` element.
+        // RFC 3986 5: relative to the page, unless it has a `base` element.
         let Ok(url) = links.base.join(link) else {
             listing.is_whole = false;
             continue;

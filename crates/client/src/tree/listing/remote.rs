@@ -140,7 +140,7 @@ impl ClockOffset {
 
     fn at(response: &Response, now: SystemTime) -> Self {
         let date = response.fields.get("date").and_then(parse_date);
-        // A cache sends the date of the original response (RFC 9111, 4.2.3).
+        // A cache sends the date of the original response (RFC 9111 4.2.3).
         let age = match response.fields.get("age") {
             Some(_) => response.fields.number("age").and_then(|age| i64::try_from(age).ok()),
             None => Some(0),

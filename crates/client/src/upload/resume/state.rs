@@ -11,7 +11,7 @@ use crate::upload::options::Upload;
 pub(crate) struct ResumeState {
     /// The URL of the upload, once the server has sent it.
     pub(crate) resource: Option<Url>,
-    /// Whether the server can resume uploads; `None` until it was asked.
+    /// Whether the server can resume uploads; `None` until it is known.
     pub(crate) supports_resumption: Option<bool>,
     /// Whether the journal of an earlier process has been looked for.
     pub(crate) has_searched_journal: bool,
@@ -33,7 +33,7 @@ impl ResumeState {
         Self { target, version, version_to_keep, path, ..Self::default() }
     }
 
-    /// Returns whether the server keeps broken uploads.
+    /// Returns whether the server keeps incomplete uploads.
     pub(crate) fn is_resumable(&self) -> bool {
         self.supports_resumption == Some(true)
     }
@@ -43,22 +43,22 @@ impl ResumeState {
         self.journal.is_some() && self.resource.is_some()
     }
 
-    /// Notes that the server failed after it was `sent` bytes of a new upload. If it has not named
-    /// the upload by then, a proxy on the way may have failed in its place, because it does not
-    /// know 104, as Varnish: the next attempt does without.
+    /// Records that the server failed after `sent` bytes of a new upload. If it has not named the
+    /// upload by then, a proxy that does not know 104, such as Varnish, may have failed in its
+    /// place: the next attempt does without resumption.
     pub(crate) fn record_failure(&mut self, status: u16, sent: Option<u64>) {
         if status >= 500 && sent > Some(0) && self.resource.is_none() {
             self.supports_resumption = Some(false);
         }
     }
 
-    /// Handles an interim answer: 104 has the URL of the upload.
+    /// Handles an interim response: 104 has the URL of the upload.
     pub(crate) fn receive_interim(&mut self, response: &Response, base: &Url) {
         if response.status != 104 {
             return;
         }
         let location = response.fields.text("location").and_then(|it| joined(base, it).ok());
-        // It will receive the credentials of the server that names it.
+        // It will receive the server's credentials, so it must have the same origin.
         let Some(resource) = location.filter(|it| it.origin() == base.origin()) else { return };
         if self.resource.as_ref() == Some(&resource) {
             return;
@@ -67,7 +67,7 @@ impl ResumeState {
         self.resource = Some(resource);
     }
 
-    /// Writes the journal. Without one, this process alone can resume the upload.
+    /// Writes the journal. Without one, only this process can resume the upload.
     pub(crate) fn write(&mut self, resource: &Url) {
         let (Some(path), Some(_)) = (&self.path, &self.version) else { return };
         let entry =

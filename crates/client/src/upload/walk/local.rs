@@ -1,5 +1,5 @@
-//! The files to send. Unless links are followed, those in a named folder are opened beneath it and
-//! never through a link: an entry that becomes a link while others are sent leads nowhere.
+//! The files to send. Unless links are followed, the files of a named folder are opened beneath it
+//! and never through a link: an entry that is replaced by a link meanwhile leads nowhere.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata};
@@ -23,7 +23,7 @@ use super::WalkError;
 #[derive(Clone, Debug)]
 pub struct LocalPath {
     path: PathBuf,
-    /// The folder to stay in; `None` if links are followed.
+    /// The folder beneath which it is opened; `None` if links are followed.
     root: Option<Arc<LocalRoot>>,
 }
 
@@ -47,7 +47,7 @@ impl LocalPath {
         &self.path
     }
 
-    /// Returns its metadata; a link is followed only if it was named, or links are followed.
+    /// Returns its metadata; a link is followed only if the user named it, or if all are followed.
     pub(super) fn look(&self) -> io::Result<Metadata> {
         match &self.root {
             None => fs::metadata(&self.path),
@@ -55,18 +55,18 @@ impl LocalPath {
         }
     }
 
-    /// Opens a file that is beneath a named folder; `None` for other paths, in which links are
-    /// followed. Waits for the holder of a lease until `cancel` is set.
+    /// Opens a file beneath a named folder; `None` for other paths, in which links are followed.
+    /// Waits for the holder of a lease until `cancel` is set.
     ///
     /// # Errors
     ///
-    /// As openat2(2), and if it is no longer a file, or reached through a link.
+    /// Those of openat2(2), and if it is no longer a file, or is reached through a link.
     pub fn open_beneath(&self, cancel: &AtomicBool) -> Result<Option<File>, WalkError> {
         let Some(root) = &self.root else { return Ok(None) };
         let how = OFlags::RDONLY | OFlags::NOCTTY;
-        // It may be a FIFO by now, which would wait for its other end.
+        // It may be a FIFO by now, which would block until it has a writer.
         let opened = match root.open(&self.path, how | OFlags::NONBLOCK) {
-            // A lease: the kernel has asked its holder to release it.
+            // The kernel has asked the holder of a lease to release it.
             Err(Errno::WOULDBLOCK) => {
                 let (root, path) = (Arc::clone(root), self.path.clone());
                 let limits = Limits::new(None, Some(cancel));
@@ -81,8 +81,8 @@ impl LocalPath {
         Ok(Some(file))
     }
 
-    /// Returns the entries of a folder, sorted by name. Unless links are followed, they and
-    /// everything below them are opened beneath the named folder.
+    /// Returns the entries of a folder, sorted by name. Unless links are followed, everything below
+    /// is opened beneath the named folder.
     pub(super) fn entries(&self, follows: bool) -> Result<Vec<(OsString, Self)>, WalkError> {
         let how = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = match &self.root {
@@ -111,7 +111,7 @@ impl LocalPath {
         Ok(names.into_iter().map(entry).collect())
     }
 
-    /// Returns the failure to open it.
+    /// Returns the error for a failure to open it.
     fn failure(&self, action: impl Into<Action>, error: io::Error) -> WalkError {
         if self.root.is_some() && Errno::from_io_error(&error) == Some(Errno::LOOP) {
             return WalkError::BecameLink(self.path.clone());

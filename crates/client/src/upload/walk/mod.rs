@@ -1,4 +1,4 @@
-//! Files and folders to upload, each with its URL: names become the ends of URLs, byte by byte.
+//! Files and folders to upload, each with its URL: names are appended to URLs byte by byte.
 
 mod local;
 
@@ -46,16 +46,16 @@ pub enum UploadStep {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WalkError {
-    /// An entry is a link, or reached through one, that was none before.
+    /// An entry has become a link, or is reached through a new one.
     #[error("opening {}: it, or a folder above it, has become a link", .0.display())]
     BecameLink(PathBuf),
-    /// It is a folder, and folders are not to be sent.
+    /// It is a folder, but folders are not sent.
     #[error("{} is a folder", .0.display())]
     Folder(PathBuf),
     /// An entry is no longer a file.
     #[error("opening {}: it is no longer a file", .0.display())]
     NotAFile(PathBuf),
-    /// The system refused something.
+    /// A system call failed.
     #[error(transparent)]
     Path(#[from] PathError),
     /// Another file has been sent to the URL.
@@ -83,7 +83,7 @@ impl Hinted for WalkError {
 }
 
 /// Returns all steps for these paths, folders before their entries. `target` is the URL of the
-/// folder that they are sent to. Links to files and folders are followed in named paths; below them
+/// folder that receives them. Links to files and folders are followed in named paths; below them
 /// only with `follows`.
 pub fn steps(
     roots: Vec<(PathBuf, Url)>,
@@ -107,8 +107,8 @@ pub fn steps(
     })
 }
 
-/// Returns whether two files may have one URL: named paths have the same name, or the entries of
-/// one of them go to the folder of the other ones.
+/// Returns whether two files may get the same URL: named paths have the same name, or the contents
+/// of one of them are sent to the folder of the others.
 fn may_meet(roots: &[(PathBuf, Url)], target: &Url) -> bool {
     let urls: HashSet<_> = roots.iter().map(|(_, url)| url).collect();
     urls.len() < roots.len() || (urls.len() > 1 && urls.contains(target))
@@ -119,7 +119,7 @@ fn may_meet(roots: &[(PathBuf, Url)], target: &Url) -> bool {
 struct TakenUrls(HashMap<Url, PathBuf>);
 
 impl TakenUrls {
-    /// Returns the step of a file, which must not replace another one of the same command.
+    /// Returns the step of a file, which must not replace another file of the same command.
     fn claim(&mut self, local: LocalPath, url: Url) -> Result<UploadStep, WalkError> {
         let path = local.path().to_owned();
         match self.0.entry(url) {
@@ -155,7 +155,7 @@ struct WalkEntry {
     url: Url,
     /// Whether the user named it, so that links are followed.
     is_named: bool,
-    /// The folders above, by device and inode, so that links cannot lead in circles.
+    /// The parent folders, by device and inode, so that links cannot cause endless loops.
     above: Vec<(u64, u64)>,
 }
 
@@ -174,7 +174,7 @@ impl UploadWalk {
         if is_named && local.path() == Path::new("-") {
             return Ok(UploadStep::File { local, url });
         }
-        // Opening it fails as well, with a receipt that has its URL.
+        // Opening it will fail, too, with a receipt that has its URL.
         let Ok(facts) = local.look() else { return Ok(UploadStep::File { local, url }) };
         let skipped = |reason| {
             let path = local.path().to_owned();
@@ -192,7 +192,7 @@ impl UploadWalk {
         Ok(UploadStep::File { local, url })
     }
 
-    /// Queues the entries of a folder before all other entries.
+    /// Queues the entries of a folder ahead of all other entries.
     fn enter(
         &mut self,
         folder: &LocalPath,
