@@ -1,4 +1,4 @@
-//! Compares the digests of a file with those it should have, before it gets its name.
+//! Compares the digests of a file with the expected ones, before it gets its name.
 
 use std::fs::File;
 use std::ops::Range;
@@ -15,8 +15,8 @@ use super::options::DownloadOptions;
 use crate::error::ClientError;
 use crate::http::Response;
 
-/// Returns the digests of the whole file that a response has (RFC 9530). A field that cannot be
-/// parsed is ignored (RFC 9651 4.2).
+/// Returns the digests of the whole file in a response (RFC 9530). A field that cannot be parsed is
+/// ignored (RFC 9651 4.2).
 pub(crate) fn offered(response: &Response) -> Vec<Digest> {
     let fields = &response.fields;
     let mut offered = parse_digests(fields.all("repr-digest")).unwrap_or_default();
@@ -32,11 +32,11 @@ pub(super) fn of_content(response: &Response) -> Vec<Digest> {
     parse_digests(response.fields.all("content-digest")).unwrap_or_default()
 }
 
-/// Compares a range of the file with the digests of the answer that had it.
+/// Compares a range of the file with the digests of the response that contained it.
 ///
 /// # Errors
 ///
-/// [`DownloadError::Digest`] if it is not what it should be.
+/// [`DownloadError::Digest`] if a digest differs.
 pub(crate) fn check_range(
     file: &File,
     range: Range<u64>,
@@ -63,8 +63,8 @@ fn not_computed(stopped: ComputeError) -> DownloadError {
     }
 }
 
-/// Returns the digest of a whole object that a store has checked; `None` for one that is made of
-/// those of its parts.
+/// Returns the digest of a whole object that a store has checked; `None` if it was computed from
+/// those of the parts.
 pub(super) fn stored(response: &Response) -> Option<Digest> {
     let is_composite = response.fields.get("x-amz-checksum-type") == Some(b"COMPOSITE");
     let value = response.fields.text("x-amz-checksum-sha256").filter(|_| !is_composite)?;
@@ -76,11 +76,11 @@ pub(super) fn wanted(options: &DownloadOptions) -> Option<String> {
     options.verify.then(|| write_wanted(&Algorithm::ALL))
 }
 
-/// Computes the digests of the file, if any are expected or to be shown, and compares them.
+/// Computes the digests of the file that are expected or to be shown, and compares the former.
 ///
 /// # Errors
 ///
-/// [`DownloadError::Digest`] if it is not what it should be.
+/// [`DownloadError::Digest`] if a digest differs.
 pub(super) fn check(
     file: &File,
     len: u64,

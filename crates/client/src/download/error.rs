@@ -47,33 +47,33 @@ pub enum DownloadError {
         /// The system's error.
         source: io::Error,
     },
-    /// A part of the file is here, and the answer is a whole without `ETag` and `Last-Modified`: it
-    /// may be of another file, such as an error page.
+    /// A part of the file has arrived, but the response is a whole without `ETag` and
+    /// `Last-Modified`: it may be another file, such as an error page.
     #[error(
         "the response has neither ETag nor Last-Modified, so it may not be the file that has begun"
     )]
     NoVersion,
-    /// The server sends no digest to verify the file by.
+    /// The server sends no digest with which to verify the file.
     #[error("the server sends no digest, so the file cannot be verified")]
     NoDigest,
-    /// The server sends the whole file where it was asked for the missing part.
+    /// The server sends the whole file although the missing part was requested.
     #[error("the server does not send the missing part of the file, only the whole")]
     NoRanges,
-    /// The file system has not enough space.
+    /// The file system lacks space.
     #[error("it needs {needed} bytes, but only {free} are free")]
     NoRoom {
-        /// Bytes that are needed.
+        /// The number of bytes that are needed.
         needed: u64,
-        /// Bytes that are free.
+        /// The number of bytes that are free.
         free: u64,
     },
-    /// During the download, another file got the name of the partial one, and keeps it.
+    /// Another file replaced the partial one during the download, and is kept.
     #[error("another program has replaced its partial file")]
     Replaced,
-    /// The name is that of a device, FIFO or socket.
+    /// The target is a device, FIFO or socket.
     #[error("it is a device, FIFO or socket")]
     Special,
-    /// A file that is not of an earlier download has the name of the partial file or its journal.
+    /// A file of no earlier download has the name of the partial file or its journal.
     #[error("{}", foreign_text(.name, .journal.as_deref()))]
     Foreign {
         /// Its name.
@@ -90,15 +90,15 @@ pub struct DownloadOutcome {
     pub report: Report,
     /// The length of the file in bytes.
     pub size: u64,
-    /// Bytes that were here before this run; the whole length if nothing had to be fetched.
+    /// Bytes from earlier runs; the whole length if nothing had to be fetched.
     pub resumed_at: u64,
-    /// The highest number of connections used at one time.
+    /// The highest number of simultaneous connections.
     pub connections: u32,
-    /// Whether the file was here already.
+    /// Whether the file existed already.
     pub was_here: bool,
-    /// The version of the file, if the server names one.
+    /// The version of the file, if the server identifies it.
     pub version: Option<StrongValidator>,
-    /// When the server says that it was modified.
+    /// The modification time according to the server.
     pub modified: Option<SystemTime>,
     /// The digests that were computed, and the expected ones.
     pub facts: Vec<DigestCheck>,
@@ -115,7 +115,7 @@ pub struct DownloadFailed {
     pub error: DownloadError,
     /// The bytes moved until then.
     pub report: Box<Report>,
-    /// The highest number of connections at one time.
+    /// The highest number of simultaneous connections.
     pub connections: u32,
     /// Bytes that had arrived in earlier runs.
     pub resumed_at: u64,
@@ -135,7 +135,7 @@ pub struct PartialInfo {
 }
 
 impl DownloadError {
-    /// Returns whether another server may have the file where this one failed.
+    /// Returns whether another server may have the file although this one failed.
     pub(super) fn is_of_source(&self) -> bool {
         match self {
             Self::Changed | Self::NoDigest | Self::NoRanges | Self::NoVersion => true,
@@ -144,12 +144,12 @@ impl DownloadError {
         }
     }
 
-    /// Returns whether the server refuses the request, and may still serve others.
+    /// Returns whether the server refuses this request, but may still serve others.
     pub(super) fn is_refusal(&self) -> bool {
         matches!(self, Self::Client(ClientError::Status { .. }))
     }
 
-    /// Converts an error from moving the body of an answer.
+    /// Converts an error that occurred while moving the body of a response.
     pub(super) fn body(address: &str, error: ReceiveError) -> Self {
         match ClientError::receiving(address, error) {
             ClientError::InvalidResponse(InvalidResponse::Body(ReceiveError::Engine(error))) => {
@@ -159,7 +159,7 @@ impl DownloadError {
         }
     }
 
-    /// Returns whether existing files under the names of the download are the reason.
+    /// Returns whether existing files with the names of the download are the reason.
     pub(crate) fn is_about_name(&self) -> bool {
         matches!(self, Self::Exists | Self::Replaced | Self::Special | Self::Foreign { .. })
     }
@@ -174,7 +174,7 @@ impl DownloadError {
         }
     }
 
-    /// Returns how long the server asks to wait.
+    /// Returns how long the server asks the client to wait.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
@@ -183,7 +183,7 @@ impl DownloadError {
         }
     }
 
-    /// Converts a system error that occurred during this action.
+    /// Converts a system error that occurred during `action`.
     pub(super) fn local<E: Into<io::Error>>(action: impl Into<Action>) -> impl FnOnce(E) -> Self {
         let action = action.into();
         move |source| Self::Local { action, source: source.into() }

@@ -1,4 +1,4 @@
-//! Interprets the answers to a download's requests. Pure, so that every case can stand in a table.
+//! Interprets the responses to a download's requests. Pure, so that a table can test every case.
 
 use std::ops::Range;
 use std::time::{Duration, SystemTime};
@@ -19,8 +19,8 @@ pub enum StrongValidator {
     Tag(String),
     /// A modification date that a second change cannot share.
     Date(String),
-    /// Such a date, and the weak entity tag that came with it. Equal tags prove nothing, but
-    /// another one is of another version, whose date may have been kept.
+    /// Such a date, and the weak entity tag that came with it. Equal weak tags prove nothing, but a
+    /// different one is that of another version, which may have kept the date.
     DateAndTag(String, String),
 }
 
@@ -37,7 +37,7 @@ impl StrongValidator {
         }
         let text = fields.text("last-modified")?;
         let modified = parse_date(text.as_bytes())?;
-        // RFC 9110 8.8.2.2: within the same second it could change again.
+        // RFC 9110 8.8.2.2: the file could change again within the same second.
         let date = parse_date(fields.get("date")?)?;
         let date = (modified + Duration::from_secs(1) <= date).then(|| text.to_owned())?;
         Some(match tag.filter(|tag| tag.starts_with("W/")) {
@@ -46,14 +46,14 @@ impl StrongValidator {
         })
     }
 
-    /// Returns the name of the field that asks for this version: stores answer `If-Match` without
-    /// the whole of another version, and need not know `If-Range`.
+    /// Returns the name of the field that requests this version: with `If-Match`, stores send no
+    /// other version instead, and they may not support `If-Range`.
     #[must_use]
     pub fn condition(&self, is_store: bool) -> &'static str {
         if is_store && matches!(self, Self::Tag(_)) { "If-Match" } else { "If-Range" }
     }
 
-    /// Returns the value of `If-Range`.
+    /// Returns the value of that field.
     #[must_use]
     pub fn field(&self) -> &str {
         match self {
@@ -61,27 +61,27 @@ impl StrongValidator {
         }
     }
 
-    /// Returns whether parts of this version that two URLs have sent belong together.
+    /// Returns whether parts of this version from two URLs belong together.
     ///
     /// Equal tags and dates of two resources say nothing about their bytes (RFC 9110 8.8.3), and
-    /// most servers make a tag of time and size: only one that can be a digest is believed.
+    /// most servers derive a tag from time and size: only a tag that can be a digest is trusted.
     pub(super) fn joins(&self, one: &Url, other: &Url) -> bool {
         self.may_be_digest() || resource(one) == resource(other)
     }
 
-    /// Returns whether it is a tag that can be a digest of the bytes.
+    /// Returns whether it is a tag that can be a digest of the contents.
     pub(super) fn may_be_digest(&self) -> bool {
         matches!(self, Self::Tag(tag) if tag.len() >= MIN_DIGEST_TAG)
     }
 
-    /// Returns whether a response is not known to be of this version.
+    /// Returns whether a response may be of another version.
     ///
     /// A 206 has the entity tag that a 200 would have, but may leave out `Last-Modified` (RFC 9110
     /// 15.3.7): an origin that honoured `If-Range` need not repeat the date.
     pub(super) fn is_denied_by(&self, response: &Response) -> bool {
         let fields = &response.fields;
         if response.status == 304 {
-            // The request had the tag, and the answer should repeat it (RFC 9110 15.4.5).
+            // The request had the tag, and the response should repeat it (RFC 9110 15.4.5).
             let is_other = |found| opaque(found) != opaque(self.field().as_bytes());
             return fields.get("etag").is_some_and(is_other);
         }
@@ -100,7 +100,7 @@ impl StrongValidator {
     }
 }
 
-/// Returns the URL of a resource without credentials, fragment and query: a query may have a
+/// Returns the URL of a resource without credentials, fragment and query: the query may contain a
 /// signature, which changes with each redirect.
 pub(super) fn resource(url: &Url) -> Url {
     let mut url = without_credentials(url);
@@ -120,13 +120,13 @@ fn opaque(tag: &[u8]) -> &[u8] {
 /// A request for a file or a part of it.
 #[derive(Clone, Debug, Default)]
 pub struct FileRequest {
-    /// The requested bytes, if not all; without an end, up to the end of the file.
+    /// The requested bytes, if not all; without an end, those up to the end of the file.
     pub range: Option<(u64, Option<u64>)>,
-    /// The version that the bytes must be of, and its length if known.
+    /// The version that the bytes must belong to, and its length if known.
     pub version: Option<(StrongValidator, Option<u64>)>,
     /// The value of `Want-Repr-Digest`.
     pub wants_digest: Option<String>,
-    /// The value of `If-None-Match`: the entity tag of the version that is here.
+    /// The value of `If-None-Match`: the entity tag of the local version.
     pub unless: Option<String>,
 }
 
@@ -141,21 +141,21 @@ impl FileRequest {
     }
 }
 
-/// The meaning of an answer for the download.
+/// What a response means for the download.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Interpretation {
-    /// The file has changed, or the server does not support ranges any more.
+    /// The file has changed, or the server no longer supports ranges.
     Changed,
-    /// This range of a file of this length follows.
+    /// A range of the file follows.
     Part {
         /// The range.
         range: Range<u64>,
         /// The length of the file.
         total: u64,
     },
-    /// The answer is a failure or of no use.
+    /// The response is a failure or unusable.
     Refused,
-    /// The version that is here is that of the server.
+    /// The local version is that of the server.
     Unmodified,
     /// The file is empty or shorter than the range.
     Unsatisfiable,
@@ -170,7 +170,7 @@ pub enum Interpretation {
 ///
 /// # Errors
 ///
-/// [`ClientError::InvalidResponse`] if it contradicts the question or itself.
+/// [`ClientError::InvalidResponse`] if it contradicts the request or itself.
 pub fn interpret_response(
     request: &FileRequest,
     response: &Response,
@@ -180,7 +180,7 @@ pub fn interpret_response(
         206 => part(request, response),
         200 => whole(request, response),
         304 if request.unless.is_some() => Ok(Interpretation::Unmodified),
-        // Our own server says 409 for a part of a file that was replaced.
+        // Our own server answers 409 for a part of a file that was replaced.
         409 | 412 | 416 if is_resumed => Ok(Interpretation::Changed),
         416 if request.range.is_some() => Ok(Interpretation::Unsatisfiable),
         _ => Ok(Interpretation::Refused),
@@ -204,8 +204,8 @@ fn whole(request: &FileRequest, response: &Response) -> Result<Interpretation, C
     Ok(if is_changed { Interpretation::Changed } else { Interpretation::Whole { total } })
 }
 
-/// Interprets a 206 (RFC 9110 15.3.7): it may be shorter than requested, but must begin there and
-/// be of the same version.
+/// Interprets a 206 (RFC 9110 15.3.7): it may be shorter than requested, but must begin at the
+/// requested byte and have the same version.
 fn part(request: &FileRequest, response: &Response) -> Result<Interpretation, ClientError> {
     let Some((from, end)) = request.range else {
         return Err(InvalidResponse::Protocol("a part, although the whole was requested").into());
@@ -270,16 +270,16 @@ pub fn has_ranges(response: &Response) -> bool {
         || accept_ranges.split(',').any(|it| it.trim().eq_ignore_ascii_case("bytes"))
 }
 
-/// Returns whether an answer is a part of a file whose length it does not tell, or pretends not to
-/// be a part.
+/// Returns whether a response is a part that does not tell the length of the file, or that does not
+/// admit to being a part.
 pub(super) fn lacks_total(response: &Response) -> bool {
     let range = response.fields.text("content-range").and_then(content_range);
     response.status == 206 && range.is_some_and(|(_, total)| total.is_none())
         || is_disguised_part(response)
 }
 
-/// Returns whether a 200 has a `Content-Range` of anything but the whole. It has no meaning there
-/// (RFC 9110 14.4), but some gateways answer so with a part, and not all of them write it well.
+/// Returns whether a 200 has a `Content-Range` of anything but the whole. The field has no meaning
+/// there (RFC 9110 14.4), but some gateways send parts in this way, not all of them well-formed.
 fn is_disguised_part(response: &Response) -> bool {
     let is_whole = |text| {
         content_range(text).is_some_and(|(range, total)| {
@@ -293,14 +293,14 @@ fn is_disguised_part(response: &Response) -> bool {
         && !response.fields.text("content-range").is_some_and(is_whole)
 }
 
-/// Returns whether a refusal may only be about the range of a request.
+/// Returns whether a refusal may only concern the range of a request.
 #[must_use]
 pub fn may_be_about_range(status: u16) -> bool {
     matches!(status, 400 | 403 | 405 | 416 | 501)
 }
 
-/// Returns whether a server sends all of the version that it was asked for a part of: it does not
-/// support ranges, or not always.
+/// Returns whether a server sends the whole version although a part of it was requested: it does
+/// not support ranges, or not always.
 pub(super) fn ignores_range(request: &FileRequest, response: &Response) -> bool {
     let is_version = |(version, known): &(StrongValidator, Option<u64>)| {
         known.is_none_or(|known| length(response) == Some(known)) && !version.is_denied_by(response)
@@ -310,8 +310,8 @@ pub(super) fn ignores_range(request: &FileRequest, response: &Response) -> bool 
         && request.version.as_ref().is_none_or(is_version)
 }
 
-/// Returns whether an answer is the whole of something and names no version of it, such as an error
-/// page that a proxy sends as a success. It does not show that the file has changed.
+/// Returns whether a response is something whole without a version, such as an error page that a
+/// proxy sends as a success. It does not prove that the file has changed.
 #[must_use]
 pub fn names_no_version(response: &Response) -> bool {
     let fields = &response.fields;

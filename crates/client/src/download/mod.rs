@@ -1,7 +1,7 @@
 //! Downloads files, over several connections and across interruptions.
 //!
-//! The first answer has the length and version of the file and tells whether the server supports
-//! ranges. Then as many connections as are worth it take segments from a scheduler, and a journal
+//! The first response has the length and version of the file and tells whether the server supports
+//! ranges. Then as many connections as are useful take segments from a scheduler, and a journal
 //! next to the partial file lists what has arrived, so that a later process can resume after a
 //! crash. This module neither prints nor reads the environment.
 
@@ -54,24 +54,23 @@ impl<'a> Downloader<'a> {
         Self { client, options, pipes: PipePool::default(), rate_limit, mirrors: Vec::new() }
     }
 
-    /// Fetches from these servers too, each with its own client. They must have the same strong
+    /// Also fetches from these servers, each with its own client. They must have the same strong
     /// entity tag as the first one, unless a digest is expected. One that fails or has another file
-    /// is dropped, with an event; if the first one fails at once, the next one takes its place.
+    /// is dropped, with an event; if the first one fails at the start, the next one replaces it.
     #[must_use]
     pub fn with_mirrors(self, mirrors: Vec<(HttpClient<'a>, Url)>) -> Self {
         let mirror = |(client, url)| MirrorServer { client, url, sent: Mutex::default() };
         Self { mirrors: mirrors.into_iter().map(mirror).collect(), ..self }
     }
 
-    /// Shares this limit with others, instead of the one of its options.
+    /// Shares this limit with other downloads, instead of the one in its options.
     #[must_use]
     pub fn with_rate_limit(self, rate_limit: Arc<RateLimit>) -> Self {
         Self { rate_limit, ..self }
     }
 
-    /// Asks the server for a name of the file at `url`, by `HEAD`; `None` if it suggests none that
-    /// can be used, or cannot be asked. A failure that may pass is repeated some times, and
-    /// `on_event` receives that.
+    /// Requests a name for the file at `url` by `HEAD`; `None` if the server suggests no usable one
+    /// or does not answer. Temporary failures are retried a few times and reported to `on_event`.
     #[must_use]
     pub fn suggested_name(
         &self,
@@ -88,14 +87,14 @@ impl<'a> Downloader<'a> {
     ///
     /// # Errors
     ///
-    /// [`DownloadFailed`], with a report of the bytes moved so far, and whether they are kept to be
+    /// [`DownloadFailed`], with a report of the bytes moved so far, and whether the download can be
     /// resumed.
     ///
     /// # On failure
     ///
-    /// The target has the file that it had before. [`DownloadFailed::kept`] names the partial file,
-    /// of one version, with which the same call goes on; without it nothing is left. A
-    /// [`Target::Stream`] has the bytes that the report counts.
+    /// The target is unchanged. [`DownloadFailed::kept`] names the partial file, of one version,
+    /// from which the same call resumes; without it nothing is left. A [`Target::Stream`] has the
+    /// bytes that the report counts.
     pub fn fetch(
         &self,
         url: &Url,
@@ -140,7 +139,7 @@ impl<'a> Downloader<'a> {
         }
     }
 
-    /// Fetches the file as [`fetch`](Self::fetch) does, by an answer to a request for all of it,
+    /// Fetches the file as [`fetch`](Self::fetch) does, from a response to a request for all of it,
     /// unless an earlier process has left a part.
     pub(crate) fn fetch_answered(
         &self,
@@ -156,8 +155,8 @@ impl<'a> Downloader<'a> {
         download.run()
     }
 
-    /// Fetches the whole file from one server after the other, until it has the expected digest, which
-    /// the pieces of several servers together did not have.
+    /// Fetches the whole file from one server after another until it has the expected digest, which
+    /// the combined pieces of several servers did not have.
     fn fetch_singly(
         &self,
         (first, mirrors, wrong): (Server<'_, 'a>, &[MirrorServer<'a>], &DownloadError),
@@ -171,7 +170,7 @@ impl<'a> Downloader<'a> {
             let download = Download::new(self, server, &[], target, gauge, on_event);
             let mut failed = match download.run() {
                 Ok(mut done) => {
-                    // Those that were not asked for the whole file.
+                    // Servers that were not asked for the whole file.
                     if let Ok(right) = target.open() {
                         for mirror in rest.filter(|mirror| mirror.sent_wrong_bytes(&right)) {
                             on_event(&DownloadEvent::SourceDropped {
@@ -205,6 +204,6 @@ struct Server<'s, 'a> {
     url: &'s Url,
 }
 
-/// The maximum number of times that a request for a name is repeated: some servers break off each
-/// `HEAD` request.
+/// How often a request for a name is retried: some servers close the connection after each `HEAD`
+/// request.
 const MAX_NAME_RETRIES: u32 = 3;

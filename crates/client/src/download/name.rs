@@ -1,4 +1,4 @@
-//! The name of a download for which none was given.
+//! The name of a download for which the user gave none.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -20,21 +20,21 @@ pub fn name_of(url: &Url) -> Option<OsString> {
     (!is_bad && !has_bad).then(|| OsString::from_vec(name))
 }
 
-/// Returns the name for the file at a URL: the end of its path, as the user expects, without another
-/// request; if that does not name the file, `suggested` may have a name.
+/// Returns the name for the file at a URL: the end of its path, as users expect, without another
+/// request; if that is not the name of a file, the one that `suggested` returns, if any.
 pub fn name_or_suggested(
     url: &Url,
     suggested: impl FnOnce() -> Option<OsString>,
 ) -> Option<OsString> {
-    // The path is that of a folder, or of a program that a query follows.
+    // The path is that of a folder, or of a program with a query.
     let is_vague = url.path().ends_with('/') || url.query().is_some_and(|query| !query.is_empty());
     let name = name_of(url);
     let suggested = if name.is_some() && !is_vague { None } else { suggested() };
     suggested.or(name)
 }
 
-/// Returns a name that a server has suggested, without the folders before it; `None` if it cannot
-/// be a file name, or would be a hidden one: unlike that of a URL, the user has not seen it.
+/// Returns the name that a server suggests, without folders; `None` if it cannot be a file name, or
+/// is a hidden one: unlike a URL, the user has not seen it.
 pub(super) fn usable(suggested: Vec<u8>) -> Option<OsString> {
     let name = suggested.rsplit(|byte| matches!(byte, b'/' | b'\\')).next()?;
     let is_bad = name.is_empty() || name.starts_with(b".") || name.len() > NAME_MAX;
@@ -45,7 +45,7 @@ pub(super) fn usable(suggested: Vec<u8>) -> Option<OsString> {
     (!is_bad && !has_bad).then(|| OsString::from_vec(name.to_vec()))
 }
 
-/// The maximum length of a name in bytes, on nearly every file system.
+/// The maximum length of a name in bytes on nearly all file systems.
 const NAME_MAX: usize = 255;
 
 #[cfg(test)]

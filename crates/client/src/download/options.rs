@@ -17,9 +17,9 @@ use super::error::DownloadError;
 /// Options of downloads.
 #[derive(Clone, Debug)]
 pub struct DownloadOptions {
-    /// The maximum number of connections; by default it depends on the size.
+    /// The maximum number of connections; `None` chooses it by the size.
     pub connections: Option<u32>,
-    /// The number of failures in a row after which the download is given up.
+    /// The number of consecutive failures after which the download is given up.
     pub retries: u32,
     /// The maximum rate in bytes per second.
     pub rate: Option<u64>,
@@ -27,15 +27,15 @@ pub struct DownloadOptions {
     pub policy: Policy,
     /// Bytes per system call, instead of the mechanism's own default.
     pub step: Option<usize>,
-    /// Whether the file gets the modification time of the server's.
+    /// Whether the file gets the server's modification time.
     pub keep_time: bool,
     /// Whether the file is synced before it gets its name.
     pub durable: bool,
     /// The digests that the file must have.
     pub expected: Vec<Digest>,
-    /// Digests that are computed for the report.
+    /// The digests that are computed for the report.
     pub shown: Vec<Algorithm>,
-    /// Whether the server must send a digest, which the file must have.
+    /// Whether the server must send a digest, which the file must match.
     pub verify: bool,
 }
 
@@ -56,7 +56,7 @@ impl Default for DownloadOptions {
     }
 }
 
-/// The treatment of an existing file with the name.
+/// The treatment of an existing file of the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IfExists {
     /// It is kept, and the download fails.
@@ -66,8 +66,8 @@ pub enum IfExists {
     SameIsFine,
     /// It is replaced atomically, once the new file is complete.
     Replace,
-    /// It is replaced atomically if the server has another version, once that is complete: one with
-    /// another entity tag than the file was fetched with, or of another size or time.
+    /// It is replaced atomically by a complete file if the server has another version: one with
+    /// another entity tag than the existing file was fetched with, or another size or time.
     Update,
 }
 
@@ -76,24 +76,24 @@ pub enum IfExists {
 pub enum Target<'t> {
     /// A file that appears under its name when it is complete.
     Named {
-        /// The folder.
+        /// The open folder.
         folder: &'t OwnedFd,
-        /// The name in it.
+        /// The name in the folder.
         name: &'t OsStr,
-        /// The treatment of an existing file with the name.
+        /// The treatment of an existing file of the name.
         if_exists: IfExists,
     },
-    /// A stream that takes the bytes in order, such as a pipe or a device.
+    /// A stream that receives the bytes in order, such as a pipe or a device.
     Stream {
         /// The stream.
         file: &'t File,
-        /// The offset to begin at, if it is seekable.
+        /// The offset to start at, if it is seekable.
         at: u64,
     },
 }
 
 impl Target<'_> {
-    /// Opens the file that was fetched; a stream cannot be read again.
+    /// Opens the fetched file; a stream cannot be read again.
     pub(super) fn open(&self) -> Result<File, Errno> {
         let Self::Named { folder, name, .. } = self else { return Err(Errno::SPIPE) };
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -115,7 +115,7 @@ pub struct Gauge {
 impl Gauge {
     /// Sets the bytes that have arrived and the total.
     pub(super) fn set(&self, done: u64, total: Option<u64>) {
-        // In this order, so that a reader of the new count also finds the count at which it began.
+        // In this order, so that a reader of the new count also sees the count at its beginning.
         self.before.store(done, Ordering::Release);
         self.done.store(done, Ordering::Release);
         self.total.store(total.map_or(0, |total| total.saturating_add(1)), Ordering::Relaxed);
@@ -127,8 +127,8 @@ impl Gauge {
         self.done.load(Ordering::Acquire)
     }
 
-    /// Returns the bytes that had arrived when the last round of requests began: in earlier runs
-    /// and attempts. To be read after [`done`](Self::done).
+    /// Returns the bytes that had arrived when the current round of requests began, in earlier runs
+    /// and attempts. Read it after [`done`](Self::done).
     #[must_use]
     pub fn before(&self) -> u64 {
         self.before.load(Ordering::Acquire)
@@ -140,7 +140,7 @@ impl Gauge {
         self.total.load(Ordering::Relaxed).checked_sub(1)
     }
 
-    /// Returns whether the file is complete and being read for its digest.
+    /// Returns whether the file is complete and its digest is being computed.
     #[must_use]
     pub fn is_checking(&self) -> bool {
         self.is_checking.load(Ordering::Relaxed)
@@ -157,31 +157,31 @@ impl Gauge {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum DownloadEvent<'e> {
-    /// An attempt failed; the next one follows.
+    /// An attempt failed and will be repeated.
     Retrying {
         /// The reason why it failed.
         error: &'e DownloadError,
         /// The time until the next attempt.
         after: Duration,
     },
-    /// One of several servers failed or has another file, and is not used again.
+    /// One of several servers failed or has another file, and is no longer used.
     SourceDropped {
         /// Its URL.
         url: &'e Url,
         /// The error that ended its use.
         error: &'e DownloadError,
     },
-    /// The bytes from several servers do not have the digest: each server is tried alone, one after
-    /// the other.
+    /// The combined bytes of several servers do not have the digest: each server is now tried
+    /// alone.
     SourcesDisagree,
-    /// The file has parts of several servers, which had one entity tag, and no digest was compared.
+    /// The file has parts of several servers with the same entity tag, but no digest was compared.
     OnlyTagsCompared,
-    /// The URL may be that of a folder, and what comes its page.
+    /// The URL may be that of a folder, and the file its HTML page.
     Folder,
-    /// The file on the server has changed, or it does not send parts of it any more: the download
+    /// The file on the server has changed, or the server no longer sends parts of it: the download
     /// starts over.
     StartingOver {
-        /// Which of the two.
+        /// Tells which of the two happened.
         error: &'e DownloadError,
     },
     /// The partial file of an earlier run is resumed.

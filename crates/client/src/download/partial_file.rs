@@ -30,32 +30,32 @@ const READING_JOURNAL: &str = "reading the journal of";
 pub(super) struct JournalSubject {
     /// Its URL.
     pub(super) url: String,
-    /// The URL to which redirects have led, without its query; absent in older journals.
+    /// The URL that answered, without its query; absent in older journals.
     #[serde(default)]
     pub(super) answered: Option<String>,
     /// Its version.
     pub(super) version: StrongValidator,
     /// Its length, if known.
     pub(super) size: Option<u64>,
-    /// Its modification time in seconds since 1970, which a server need not repeat with each range.
+    /// Its modification time in seconds since 1970, which servers need not repeat with each range.
     #[serde(default)]
     pub(super) modified: Option<u64>,
     /// The partial file.
     #[serde(flatten)]
     pub(super) part: FileId,
-    /// The state in which a failed process left the partial file; unknown after a kill.
+    /// The state in which a failed process left the partial file; `None` after a kill.
     #[serde(default)]
     pub(super) left: Option<LeftFile>,
-    /// The digests that the server has sent of the whole, as `sha-256:` and so on.
+    /// The digests of the whole file that the server has sent, such as `sha-256:`.
     #[serde(default)]
     pub(super) offered: Vec<String>,
-    /// Whether parts may be those of other servers, so that only a digest tells if they fit.
+    /// Whether parts may be from other servers, so that only a digest tells whether they fit.
     #[serde(default)]
     pub(super) needs_digest: bool,
 }
 
-/// The state of a partial file, by which later writes are found: its size, and its modification
-/// time in seconds and nanoseconds.
+/// The state of a partial file, which reveals later changes: its size, and its modification time in
+/// seconds and nanoseconds.
 type LeftFile = (u64, i64, i64);
 
 /// The journal of a download.
@@ -68,7 +68,7 @@ pub(super) enum PartialFile<'t> {
     Resumable(Box<ResumableFile>),
     /// A stream, and the number of bytes written to it.
     Stream { file: &'t File, at: u64, done: u64 },
-    /// A file without a name, which disappears with this process.
+    /// A temporary file, which disappears with this process.
     Unnamed(AtomicFile),
 }
 
@@ -112,12 +112,12 @@ impl PartialFile<'_> {
         }
     }
 
-    /// Notes how the file is left for a later process.
+    /// Records the state of the file for a later process.
     pub(super) fn leave(&mut self) {
         let Self::Resumable(kept) = self else { return };
         let Ok(found) = kept.atomic.file().metadata() else { return };
         let subject = kept.journal.subject();
-        // Without it the file is resumed as after a kill.
+        // Without this record, the file is resumed as after a kill.
         let _ = kept.journal.describe(|| JournalSubject { left: Some(left(&found)), ..subject });
     }
 
@@ -131,7 +131,7 @@ impl PartialFile<'_> {
     }
 }
 
-/// Notes, before a part comes from another server, that a digest has to be compared.
+/// Records, before a part from another server arrives, that a digest must be compared.
 pub(super) fn require_digest(journal: Option<&Journal>) -> Result<()> {
     let Some(journal) = journal.filter(|journal| !journal.subject().needs_digest) else {
         return Ok(());
@@ -141,8 +141,8 @@ pub(super) fn require_digest(journal: Option<&Journal>) -> Result<()> {
 }
 
 impl<'t> TargetName<'t> {
-    /// Returns the properties of the file with this name, if there is one. A link does not count,
-    /// wherever it leads: it would be replaced.
+    /// Returns the properties of the file with this name, if there is one. Links do not count,
+    /// wherever they lead, because they are replaced.
     pub(super) fn existing(&self) -> Result<Option<Stat>> {
         match statat(self.folder, self.name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink => Ok(None),
@@ -156,13 +156,13 @@ impl<'t> TargetName<'t> {
         }
     }
 
-    /// Returns whether another user has put a file with this name into a folder that users share.
+    /// Returns whether another user has put a file with this name into a shared folder.
     pub(super) fn is_of_stranger(&self, here: &Stat) -> bool {
         is_of_stranger(here, self.folder)
     }
 
-    /// Returns whether the file with this name has the time of a version that was modified then,
-    /// which servers tell to the second.
+    /// Returns whether the file with this name has the modification time `modified`, to the second
+    /// as servers tell it.
     pub(super) fn has_time(&self, here: &Stat, modified: SystemTime) -> bool {
         let since = modified.duration_since(UNIX_EPOCH).ok();
         let time = since.and_then(|since| Timespec::try_from(since).ok());
@@ -176,8 +176,8 @@ impl<'t> TargetName<'t> {
         Ok(File::from(file.map_err(DownloadError::local("opening"))?))
     }
 
-    /// Gives a file the permissions of the one that it replaces, and its owner where that is
-    /// allowed: a file that other users could not read must not become readable by an update.
+    /// Gives a file the permissions of the one that it replaces, and its owner if possible: an
+    /// update must not make a file readable that other users could not read.
     pub(super) fn keep_mode(&self, file: &File) -> Result<()> {
         let kept = take_over_named(file, self.folder, self.name, KeptOwner::Old);
         kept.map(drop).map_err(DownloadError::local("keeping mode of"))
@@ -197,7 +197,7 @@ impl<'t> TargetName<'t> {
         let journal = self.journal_name();
         let is_own = match self.known()? {
             Some(known) => known.subject.part.may_be(part),
-            // One that is damaged, but recognizably of this file, is started over with it.
+            // A damaged journal that recognizably belongs to this file is replaced with it.
             None => belongs_to(self.folder, &journal, part.inode),
         };
         if found.len() > 0 && !is_own {
@@ -222,18 +222,18 @@ impl<'t> TargetName<'t> {
         Ok(PartialFile::Resumable(Box::new(ResumableFile { atomic, journal })))
     }
 
-    /// Opens the file of an earlier process, if it can be resumed; `is_checked` says whether the
-    /// digest of the whole is compared at the end.
+    /// Opens the file of an earlier process, if it can be resumed. `is_checked`: the digest of the
+    /// whole file is compared at the end.
     pub(super) fn earlier(&self, url: &str, is_checked: bool) -> Result<Option<PartialFile<'t>>> {
         if self.known()?.is_none() || !self.has_part() {
             return Ok(None);
         }
         let atomic = self.locked()?;
-        // Only now does no other process write to it.
+        // Read again: only now does no other process write to it.
         let Some(mut known) = self.known()? else { return Ok(None) };
         let found = atomic.file().metadata().map_err(DownloadError::local("looking at"))?;
         let part = FileId::of(atomic.file()).map_err(DownloadError::local("looking at"))?;
-        // Older journals do not know when it was made; how it was left proves as much.
+        // Older journals lack the birth time; the recorded state of the file proves as much.
         let is_upgraded = known.subject.left.is_some() && known.subject.part.may_be(part);
         let is_meant = known.subject.url == url
             && (known.subject.part == part || is_upgraded)
@@ -266,7 +266,7 @@ impl<'t> TargetName<'t> {
         statat(self.folder, self.part_name(), AtFlags::SYMLINK_NOFOLLOW).is_ok()
     }
 
-    /// Returns whether names can only be added to the folder: a part could not get its name.
+    /// Returns whether files can only be added to the folder: a partial file could not be renamed.
     pub(super) fn only_adds(&self) -> bool {
         only_adds(self.folder)
     }
@@ -274,8 +274,8 @@ impl<'t> TargetName<'t> {
     /// Opens or creates the partial file and locks it.
     fn locked(&self) -> Result<AtomicFile> {
         let name = self.part_name();
-        // Only those may read the part who may read the file that it may replace, and only its owner
-        // may write to it.
+        // Only users who can read the file to be replaced may read the partial one, and only its
+        // owner may write to it.
         let old = self.existing().ok().flatten().filter(|old| !self.is_of_stranger(old));
         let limit = old.map(|old| (old.st_mode & 0o644) | 0o600);
         let mode = limit.map_or(0o666, |_| 0o600);
@@ -284,7 +284,7 @@ impl<'t> TargetName<'t> {
                 AtomicFile::partial(self.folder()?, self.name, &name, mode, Existing::Replace);
             let atomic = atomic.map_err(|error| self.not_opened(&name, error))?;
             lock_file(atomic.file()).map_err(|_| DownloadError::Busy)?;
-            // The process that had the lock may have finished: then this is its complete file.
+            // The process that had the lock may have renamed it: it is the complete file then.
             let own = atomic.file().metadata().map_err(DownloadError::local("looking at"))?;
             let named = statat(self.folder, &name, AtFlags::SYMLINK_NOFOLLOW);
             if named.is_ok_and(|named| named.st_ino == own.ino()) {
@@ -304,17 +304,17 @@ impl<'t> TargetName<'t> {
         DownloadError::local(Action::Creating)(error)
     }
 
-    /// Removes the journal of a complete file, or journal and partial file of one with no bytes,
-    /// which this process has not locked any more. Those that another process has locked stay.
+    /// Removes the journal of a complete file, or journal and partial file of an empty one, on
+    /// which this process no longer has a lock. If another process has locked them, they stay.
     pub(super) fn forget(&self, also_the_part: bool) {
         let part = self.part_name();
-        // What cannot be read now is left for the next process.
+        // If it cannot be read now, the next process handles it.
         let Ok(known) = self.known() else { return };
         let found = FileId::named(self.folder, &part).ok();
-        // Another program may have put a file of its own there.
+        // Another program may have replaced the partial file.
         let is_own =
             known.zip(found).is_some_and(|(known, found)| known.subject.part.may_be(found));
-        // Held until the journal is removed.
+        // The lock is held until the journal is removed.
         let mut locked = None;
         if is_own {
             let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
@@ -331,8 +331,8 @@ impl<'t> TargetName<'t> {
         drop(locked);
     }
 
-    /// Removes the partial file of an earlier process that nothing needs any more, because the file
-    /// is here: one of this URL, or one without bytes, to which it could not write a journal.
+    /// Removes the partial file of an earlier process that is no longer needed, because the file is
+    /// complete: one of this URL, or an empty one whose journal could not be written.
     pub(super) fn forget_superseded(&self, url: &str) {
         let part = self.part_name();
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
@@ -340,7 +340,7 @@ impl<'t> TargetName<'t> {
             return;
         };
         let Ok(found) = file.metadata() else { return };
-        // Another process may be at work on it.
+        // Another process may be using it.
         if !found.is_file() || !try_lock(&file, self.folder, &part) {
             return;
         }
@@ -379,8 +379,8 @@ impl<'t> TargetName<'t> {
     }
 }
 
-/// Returns whether a file that is not a valid journal began as one, of a file with this inode: its
-/// first line, as far as it is there, was written by this program.
+/// Returns whether a damaged journal was the journal of the file with this inode: as far as its
+/// first line exists, this program wrote it.
 fn belongs_to(folder: &OwnedFd, journal: &OsStr, inode: u64) -> bool {
     let field = format!("\"inode\":{inode},");
     first_line(folder, journal).is_ok_and(|line| {
@@ -389,8 +389,8 @@ fn belongs_to(folder: &OwnedFd, journal: &OsStr, inode: u64) -> bool {
     })
 }
 
-/// Returns whether the name of a journal is that of something else. A power cut leaves the
-/// beginning of a journal, or zeros.
+/// Returns whether a file with a journal's name is not a journal. A power cut may leave the
+/// beginning of one, or zeros.
 fn is_foreign(folder: &OwnedFd, journal: &OsStr) -> io::Result<bool> {
     match first_line(folder, journal) {
         Err(error) => match Errno::from_io_error(&error) {
@@ -407,7 +407,7 @@ fn first_line(folder: &OwnedFd, name: &OsStr) -> io::Result<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file = File::from(openat(folder, name, flags, Mode::empty())?);
     if !file.metadata()?.is_file() {
-        // A FIFO has nothing in it, and is not empty.
+        // A FIFO without data must not be treated as an empty file.
         return Err(Errno::NXIO.into());
     }
     let mut line = Vec::new();
@@ -419,7 +419,7 @@ fn left(found: &Metadata) -> LeftFile {
     (found.len(), found.mtime(), found.mtime_nsec())
 }
 
-/// Returns the names that a file of this name and its journal have until it is complete.
+/// Returns the temporary names that a file of this name and its journal have until it is complete.
 #[must_use]
 pub fn partial_names(name: &OsStr) -> [OsString; 2] {
     [part_name(name), journal_name(name)]
@@ -437,13 +437,13 @@ fn journal_name(name: &OsStr) -> OsString {
     name
 }
 
-/// Sets the modification time of a file to that of the server's.
+/// Sets the modification time of a file to the server's.
 pub(super) fn set_time(file: &File, modified: SystemTime) -> Result<(), Errno> {
     let since = modified.duration_since(UNIX_EPOCH).unwrap_or_default();
     futimens(file, &times_of_new(Timespec::try_from(since).unwrap_or_default()))
 }
 
-/// The ends of the names of partial files and journals.
+/// The suffixes of partial files and journals.
 pub const PARTIAL_ENDS: [&[u8]; 2] = [b".part", b".part.journal"];
 
 /// The beginning of a journal.
@@ -452,8 +452,8 @@ const BEGINNING: &[u8] = b"{\"underpass_journal\":";
 /// The maximum number of bytes that are read to recognize a damaged journal.
 const MAX_HEAD: u64 = 64 << 10;
 
-/// The longest suffix of the target's name.
+/// The longest suffix that is appended to the target's name.
 const JOURNAL: &str = ".part.journal";
 
-/// The maximum number of attempts if other processes complete the partial file first.
+/// The maximum number of attempts while other processes keep completing the partial file.
 const MAX_ATTEMPTS: usize = 8;

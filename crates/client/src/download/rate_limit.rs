@@ -15,7 +15,7 @@ use crate::backoff::sleep;
 #[derive(Debug)]
 pub struct RateLimit {
     rate: Option<u64>,
-    /// When the bytes received so far would have arrived at the limit's rate.
+    /// The time at which the bytes so far would have arrived at the limit's rate.
     paid: Mutex<Option<Instant>>,
 }
 
@@ -26,12 +26,12 @@ impl RateLimit {
         Self { rate, paid: Mutex::new(None) }
     }
 
-    /// Returns the bytes of a short moment, if there is a limit.
+    /// Returns the bytes of a sixteenth of a second, within limits, if there is a rate limit.
     pub(crate) fn burst(&self) -> Option<u64> {
         self.rate.map(|rate| (rate / 16).clamp(4 << 10, 1 << 20))
     }
 
-    /// Returns the bytes per system call that keep to the limit, if these are asked for.
+    /// Returns the smaller of the requested bytes per system call and those that the limit allows.
     pub(crate) fn step(&self, step: Option<usize>) -> Option<usize> {
         let burst = self.burst().map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
         step.into_iter().chain(burst).min()
@@ -50,7 +50,7 @@ impl RateLimit {
         let now = Instant::now();
         let until = {
             let mut paid = lock(&self.paid);
-            // A pause saves nothing up beyond a moment.
+            // Unused time is only made up for within [`MAX_SAVED`].
             let from = paid.map_or(now, |paid| paid.max(now.checked_sub(MAX_SAVED).unwrap_or(now)));
             let cost = Duration::try_from_secs_f64(bytes as f64 / rate as f64);
             *paid.insert(from + cost.unwrap_or(Duration::MAX / 4).min(MAX_COST))
@@ -59,10 +59,10 @@ impl RateLimit {
     }
 }
 
-/// The maximum idle time that may be made up for.
+/// The maximum idle time that is made up for.
 const MAX_SAVED: Duration = Duration::from_millis(200);
 
-/// The maximum time that a portion may cost, a bound for the arithmetic.
+/// The maximum time that one call may cost, to bound the arithmetic.
 const MAX_COST: Duration = Duration::from_secs(24 * 60 * 60);
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! Decides which connection fetches which bytes.
 //!
-//! Segments are given out by guided self-scheduling: large ones first, smaller ones towards the
-//! end, so that all connections end at about the same time. When nothing is left, an idle
-//! connection takes over a part of the segment of a slower one. For this a connection claims its
+//! Segments are assigned by guided self-scheduling: large ones first, smaller ones towards the end,
+//! so that all connections finish at about the same time. When nothing is left, an idle connection
+//! takes over a part of the segment of a slower one. To make this possible, a connection claims its
 //! segment one chunk at a time; unclaimed chunks can be taken from it. A connection that receives
-//! nothing at all is cut off, and its chunk is taken too.
+//! nothing at all is cut off, and its chunk is reassigned, too.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,7 +25,7 @@ pub(super) struct SegmentScheduler {
 
 #[derive(Debug)]
 struct SchedulerState {
-    /// Ranges that are not assigned, in ascending order.
+    /// Unassigned ranges, in ascending order.
     free: Vec<Range<u64>>,
     /// The state of each connection.
     workers: Vec<WorkerState>,
@@ -39,7 +39,7 @@ struct WorkerState {
     work: Option<Assignment>,
     /// Whether it has stopped.
     is_gone: bool,
-    /// The connection for which it was cut off, if it was.
+    /// The idle connection for which it was cut off, if it was.
     cut_for: Option<usize>,
     /// The rate of its last segment in bytes per second.
     rate: Option<f64>,
@@ -51,13 +51,13 @@ struct WorkerState {
 struct Assignment {
     /// The start of the chunk that is being moved.
     at: u64,
-    /// The end of that chunk, after which the segment may be taken away.
+    /// The end of that chunk, after which other connections may take over.
     claimed: u64,
     /// The end of the segment.
     end: u64,
     started: Instant,
     moved: u64,
-    /// When bytes arrived last.
+    /// When bytes last arrived.
     last: Instant,
 }
 
@@ -84,21 +84,21 @@ pub(super) enum SegmentTask {
 }
 
 impl SegmentScheduler {
-    /// Creates a scheduler of these ranges for this number of connections.
+    /// Creates a scheduler of these missing ranges for a number of connections.
     pub(super) fn new(missing: Vec<Range<u64>>, connections: usize) -> Self {
         let workers = (0..connections.max(1)).map(|_| WorkerState::default()).collect();
         let inner = SchedulerState { free: missing, workers, is_over: false };
         Self { inner: Mutex::new(inner), changed: Condvar::new() }
     }
 
-    /// Assigns the range that already arrives over this connection.
+    /// Assigns the range that is already arriving over this connection.
     pub(super) fn assign(&self, me: usize, piece: &Range<u64>) {
         let mut inner = lock(&self.inner);
         inner.free = without(&inner.free, piece);
         inner.workers[me].work = Some(Assignment::new(piece, Instant::now()));
     }
 
-    /// Returns the next segment for this connection; waits while others might give one back.
+    /// Returns the next segment for this connection; waits while others may give one back.
     pub(super) fn next_segment(&self, me: usize, cuts: &[AtomicBool]) -> SegmentTask {
         let mut inner = lock(&self.inner);
         loop {
@@ -122,7 +122,7 @@ impl SegmentScheduler {
         }
     }
 
-    /// Claims the next chunk of this connection's segment; `None` once nothing of it is left.
+    /// Claims the next chunk of this connection's segment; `None` once the segment is finished.
     pub(super) fn claim(&self, me: usize) -> Option<Range<u64>> {
         let mut inner = lock(&self.inner);
         let is_alone = inner.workers.iter().filter(|worker| !worker.is_gone).count() == 1;
@@ -143,14 +143,14 @@ impl SegmentScheduler {
             Some(rate) => ((rate * CHUNK_SECONDS) as u64).clamp(MIN_CHUNK, MAX_CHUNK),
             None => FIRST_CHUNK,
         };
-        // A small rest is included, so that it does not become a separate chunk.
+        // A small remainder is included, so that it does not become a separate chunk.
         let len = if left < wanted + MIN_CHUNK { left } else { wanted };
         work.at = work.claimed;
         work.claimed += len;
         Some(work.at..work.claimed)
     }
 
-    /// Claims all of this connection's segment, of which nothing can be taken away then.
+    /// Claims all of this connection's segment, so that no other connection can take over.
     pub(super) fn claim_all(&self, me: usize) -> Option<Range<u64>> {
         let mut inner = lock(&self.inner);
         let work = inner.workers[me].work.as_mut()?;
@@ -171,7 +171,7 @@ impl SegmentScheduler {
         }
     }
 
-    /// Notes that more bytes of the chunk have been written.
+    /// Records that more bytes of the chunk have been written.
     pub(super) fn moved(&self, me: usize, bytes: u64) {
         let mut inner = lock(&self.inner);
         if let Some(work) = &mut inner.workers[me].work {
@@ -274,8 +274,8 @@ impl SchedulerState {
         Some(piece)
     }
 
-    /// Takes a part of the segment that would take longest: as much as makes both connections end
-    /// at the same time, if that is worth a request.
+    /// Takes over a part of the segment that would take longest: as much as makes both connections
+    /// finish at the same time, if that is worth a request.
     fn steal(&mut self, me: usize, now: Instant) -> Option<Range<u64>> {
         let my_rate = self.workers[me].rate;
         let left = |work: &Assignment| work.end - work.claimed;
@@ -301,7 +301,7 @@ impl SchedulerState {
         Some(piece)
     }
 
-    /// Cuts off a connection that receives nothing, for an idle one.
+    /// Cuts off a connection that receives nothing, in favour of an idle one.
     fn cut_stalled(&mut self, me: usize, now: Instant, cuts: &[AtomicBool]) {
         let is_waited_for = self.workers.iter().any(|worker| worker.cut_for == Some(me));
         let is_slow = self.workers[me].rate.is_none();
@@ -337,10 +337,10 @@ const MAX_CHUNK: u64 = 64 << 20;
 /// The time that a chunk should take, in seconds.
 const CHUNK_SECONDS: f64 = 0.25;
 
-/// The minimum gain of taking over a part of a segment.
+/// The minimum time saved by taking over a part of a segment.
 const MIN_GAIN: Duration = Duration::from_millis(300);
 
-/// The time without a byte after which a connection is cut off for an idle one.
+/// The time without a byte after which a connection is cut off in favour of an idle one.
 const STALL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The interval at which an idle connection looks for work.

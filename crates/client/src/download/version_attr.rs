@@ -1,9 +1,9 @@
 //! The version of a local file, for the next [`IfExists::Update`](super::IfExists::Update): the
 //! server's validator, in the extended attribute `user.underpass.version` of the file.
 //!
-//! The attribute is valid as long as the file has the size and the time that it had when the
-//! attribute was set. It names the URL by a digest, because other users of the machine may read it.
-//! Without it, where the file system has no attributes or the file was copied without them, size
+//! The attribute is valid as long as the file has the size and time that it had when the attribute
+//! was set. It has only a digest of the URL, because other users of the machine may read it.
+//! Without it, because the file system has no attributes or the file was copied without them, size
 //! and time decide.
 
 use std::fs::File;
@@ -23,7 +23,7 @@ use crate::http::without_credentials;
 struct VersionAttr {
     /// The SHA-256 of the URL without credentials.
     url: String,
-    /// That of the resource that answered, if a redirect has led to another one.
+    /// The SHA-256 of the resource that answered, if a redirect led to another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     answered: Option<String>,
     version: StrongValidator,
@@ -45,20 +45,20 @@ impl VersionAttr {
     }
 }
 
-/// Records that a file is this version of the file at `url`, which came from `answered`. Its size
-/// and time must not change after that. Where the file system has no attributes, nothing happens.
+/// Records that a file is this version of the file at `url`, which `answered` sent. Its size and
+/// time must not change after that. Without support for attributes, nothing happens.
 pub(crate) fn store(file: &File, url: &Url, answered: &Url, version: &StrongValidator) {
     let is_redirected = digest(url) != digest(answered);
     let other = is_redirected.then(|| digest(&resource(answered)));
     let attr = VersionAttr::of(file, url, other, version.clone());
     let Some(text) = attr.and_then(|attr| serde_json::to_vec(&attr).ok()) else { return };
     if text.len() <= MAX_BYTES {
-        // Without it the next update compares size and time.
+        // If this fails, the next update compares size and time.
         let _ = fsetxattr(file, NAME, &text, XattrFlags::empty());
     }
 }
 
-/// A version that was recorded, and the digest of the URL or the resource that it belongs to.
+/// A recorded version, and the digest of the URL or the resource that it belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RecordedVersion {
     pub(crate) version: StrongValidator,
@@ -73,7 +73,7 @@ impl RecordedVersion {
     }
 }
 
-/// Returns the version of the file at `url` that a local file is, if it has a valid attribute.
+/// Returns the version of the file at `url` that a local file has, if its attribute is valid.
 pub(crate) fn load(file: &File, url: &Url) -> Option<RecordedVersion> {
     let mut bytes = [0; MAX_BYTES];
     let len = fgetxattr(file, NAME, &mut bytes[..]).ok()?;
@@ -84,7 +84,7 @@ pub(crate) fn load(file: &File, url: &Url) -> Option<RecordedVersion> {
     is_valid.then_some(RecordedVersion { version: stored.version, answered })
 }
 
-/// Returns the digest that stands for a URL.
+/// Returns the digest that identifies a URL.
 fn digest(url: &Url) -> String {
     let mut url = without_credentials(url);
     url.set_fragment(None);
@@ -94,7 +94,7 @@ fn digest(url: &Url) -> String {
 /// The name of the attribute.
 const NAME: &str = "user.underpass.version";
 
-/// The maximum length of the attribute in bytes: file systems have little room for attributes.
+/// The maximum length of the attribute in bytes: file systems limit the space for attributes.
 const MAX_BYTES: usize = 1 << 10;
 
 #[cfg(test)]
@@ -128,7 +128,7 @@ mod tests {
         store(&file, &here, &url("http://a/c"), &version);
         let redirected = load(&file, &here).expect("a version");
         assert!(!redirected.is_of(&here) && redirected.is_of(&url("http://a/c")));
-        // A signature is another one each time, and servers of one file may give it one digest.
+        // The signature differs each time, and several servers may give one file the same digest.
         let moved = [url("http://a/c?signature=2"), url("http://b/c?signature=3")];
         store(&file, &here, &url("http://a/c?signature=1"), &version);
         let signed = load(&file, &here).expect("a version");
@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(load(&file, &here), Some(recorded.clone()));
         fs::write(&path, "another").expect("written");
         assert_eq!(load(&file, &here), None);
-        // Too long to be kept.
+        // Too long to be stored.
         fs::write(&path, "one").expect("written");
         store(&file, &here, &here, &StrongValidator::Tag(format!("\"{}\"", "x".repeat(MAX_BYTES))));
         assert_eq!(load(&file, &here), None);

@@ -35,7 +35,7 @@ use crate::journal::OpenPiece;
 pub(super) struct Workers<'c> {
     pub(super) client: HttpClient<'c>,
     pub(super) scheduler: SegmentScheduler,
-    /// A flag for each worker, which makes it stop.
+    /// A flag for each worker that makes it stop.
     pub(super) cuts: &'c [AtomicBool],
     /// The flag that cancels the download.
     pub(super) cancel: Option<&'c AtomicBool>,
@@ -46,7 +46,7 @@ pub(super) struct Workers<'c> {
     /// The offset of the download's first byte in the file.
     pub(super) base: u64,
     pub(super) journal: Option<&'c Journal>,
-    /// The URL that was given.
+    /// The given URL.
     pub(super) url: &'c Url,
     /// Other servers that have the file.
     pub(super) sources: Sources<'c>,
@@ -67,15 +67,15 @@ pub(super) struct Workers<'c> {
 pub(super) struct Totals {
     /// The bytes moved, and how.
     pub(super) report: Report,
-    /// The reason why the download was ended.
+    /// The error that ended the download.
     pub(super) error: Option<DownloadError>,
-    /// Whether that was the last of as many failures in a row as are allowed.
+    /// Whether that was the last of as many consecutive failures as are allowed.
     pub(super) is_given_up: bool,
-    /// The highest number of connections at one time.
+    /// The highest number of simultaneous connections.
     pub(super) connections: u32,
 }
 
-/// A worker. It leaves when this is dropped, also when its thread panics: the other workers do its
+/// A worker. It leaves when this is dropped, even when its thread panics: the other workers do its
 /// work, and none waits for it.
 struct WorkerGuard<'s> {
     scheduler: &'s SegmentScheduler,
@@ -88,25 +88,25 @@ impl Drop for WorkerGuard<'_> {
     }
 }
 
-/// An answer whose body is still to be read, and its range.
+/// A response whose body is still to be read, and its range.
 pub(super) struct OpenSegment<'c> {
     pub(super) answer: OpenResponse<'c>,
     pub(super) range: Range<u64>,
 }
 
 impl<'c> Workers<'c> {
-    /// Fetches everything with one worker for each flag. The first has an answer already, for a
+    /// Fetches everything with one worker for each flag. The first has a response already, for a
     /// piece that is assigned to it. If not all threads can be started, there are fewer workers.
     pub(super) fn run(&self, first: OpenSegment<'c>, piece: Range<u64>) {
         let first = (first, piece);
         std::thread::scope(|scope| {
             let (stop, stopped) = channel();
             if let Some(journal) = self.journal {
-                // Without it the next process finds less that is known to be here.
+                // Without this thread, a later process can rely on less of the data.
                 let _ = Builder::new()
                     .spawn_scoped(scope, move || self.save_at_times(journal, &stopped));
             }
-            // It is handed over once there is a thread: one that cannot be started keeps it.
+            // Handed over once the thread runs: if it cannot be started, the response stays here.
             let (hand_over, handed) = channel();
             let work = move || self.work(0, handed.recv().ok(), true);
             let is_watched =
@@ -118,7 +118,7 @@ impl<'c> Workers<'c> {
                 }
             }
             if is_watched {
-                // The worker waits for it.
+                // The worker is waiting for it.
                 let _ = hand_over.send(first);
             } else {
                 self.work(0, Some(first), false);
@@ -132,7 +132,7 @@ impl<'c> Workers<'c> {
         });
     }
 
-    /// Runs one worker, segment after segment. One that is watched is stopped by its flag.
+    /// Runs one worker, segment after segment. If it is watched, its flag stops it.
     fn work(&self, me: usize, mut first: Option<(OpenSegment<'c>, Range<u64>)>, is_watched: bool) {
         let _leaving = WorkerGuard { scheduler: &self.scheduler, me };
         let mut client = self.client.clone();
@@ -172,7 +172,7 @@ impl<'c> Workers<'c> {
                     self.scheduler.give_back(me);
                     backoff.progressed(self.moved.load(Ordering::Relaxed) - before);
                     let had_failed = std::mem::replace(&mut has_failed, true);
-                    // The URL that was given may lead to another one now.
+                    // The given URL may redirect to another one now.
                     let is_outdated = !had_failed && self.answered_url != *self.url;
                     if self.drops(mirror, &error) || is_outdated && error.is_refusal() {
                         continue;
@@ -199,7 +199,7 @@ impl<'c> Workers<'c> {
             version,
             ..FileRequest::default()
         };
-        // Where a redirect led may have been for a while only.
+        // The target of a redirect may have been temporary.
         let (url, is_trusted) =
             if has_failed { (self.url, true) } else { (&self.answered_url, self.is_trusted) };
         let mut answer = execute(client, idle, &request, url, is_trusted)?;
@@ -238,7 +238,7 @@ impl<'c> Workers<'c> {
         }
     }
 
-    /// Returns whether an answer belongs to the other parts.
+    /// Returns whether a response fits the other parts.
     fn joins(&self, answer: &OpenResponse<'_>) -> bool {
         let version = self.version.as_ref();
         version.is_none_or(|version| version.joins(&self.answered_url, &answer.url))
@@ -275,8 +275,8 @@ impl<'c> Workers<'c> {
         }
     }
 
-    /// Drops the server that a segment was requested from, if there is another one; returns whether
-    /// the worker goes on.
+    /// Drops the server from which a segment was requested, if there is another one; returns
+    /// whether the worker continues.
     fn drops(&self, mirror: Option<&Mirror<'c>>, error: &DownloadError) -> bool {
         if self.scheduler.is_over() || self.is_cancelled() || !error.is_of_source() {
             return false;
@@ -289,7 +289,7 @@ impl<'c> Workers<'c> {
         has_other
     }
 
-    /// Moves a segment to its place; returns the connection if it can be used again.
+    /// Moves a segment to its place; returns the connection if it can be reused.
     fn fetch<'w>(
         &self,
         me: usize,
@@ -305,8 +305,8 @@ impl<'c> Workers<'c> {
         let digests = self.digests_of(&response);
         let mut at = piece.start;
         loop {
-            // A chunked body is read to its end, wherever that is, and a digest is that of the
-            // whole answer.
+            // A chunked body is read to its end, wherever that is, and a digest covers the whole
+            // response.
             let is_all = is_chunked || !digests.is_empty();
             let chunk = if is_all && at == piece.start {
                 self.scheduler.claim_all(me)
@@ -354,7 +354,7 @@ impl<'c> Workers<'c> {
         Ok((at == range.end && response.keeps_alive).then_some(connection))
     }
 
-    /// Returns the digests that a part is compared with; none where it cannot be read again.
+    /// Returns the digests with which a part is compared; none if the target cannot be read again.
     fn digests_of(&self, response: &Response) -> Vec<Digest> {
         let is_file = self.receive_options.reserve;
         if is_file && response.status == 206 { of_content(response) } else { Vec::new() }
@@ -374,13 +374,13 @@ impl<'c> Workers<'c> {
         self.rate_limit.spend(more, &self.flags(me));
     }
 
-    /// Waits after a failure; returns whether the worker goes on.
+    /// Waits after a failure; returns whether the worker continues.
     fn wait_to_retry(&self, me: usize, error: DownloadError, backoff: &mut Backoff) -> bool {
         if self.scheduler.is_over() && !self.is_cancelled() {
             return false;
         }
         if matches!(error, DownloadError::Client(ClientError::Cancelled)) && !self.is_cancelled() {
-            // It was too slow, and another one does its work.
+            // It was cut off as too slow, and another one does its work.
             self.cuts[me].store(false, Ordering::Relaxed);
             return true;
         }
@@ -391,7 +391,7 @@ impl<'c> Workers<'c> {
         }
         let wait = is_temporary.then(|| backoff.next(error.retry_after())).flatten();
         let Some(wait) = wait else {
-            // The others may do without it.
+            // The other workers may succeed.
             if self.scheduler.leave(me) {
                 lock(&self.outcome).is_given_up = true;
                 self.fail(error);
@@ -410,19 +410,19 @@ impl<'c> Workers<'c> {
         false
     }
 
-    /// Syncs the file every few seconds and notes that, until the other end of the channel is
+    /// Syncs the file every few seconds and records that, until the sender of the channel is
     /// dropped.
     fn save_at_times(&self, journal: &Journal, stopped: &Receiver<()>) {
         while stopped.recv_timeout(SYNC_INTERVAL) == Err(RecvTimeoutError::Timeout) {
             if let Err(error) = journal.save(self.file) {
-                // Whatever else fails, another attempt must not go on: no later sync would fail.
+                // Replaces any other error, to prevent a retry: no later sync would fail.
                 lock(&self.outcome).error = Some(DownloadError::local(Action::Writing)(error));
                 return self.end();
             }
         }
     }
 
-    /// Ends the download for this reason.
+    /// Ends the download with this error.
     fn fail(&self, error: DownloadError) {
         lock(&self.outcome).error.get_or_insert(error);
         self.end();
@@ -446,7 +446,7 @@ impl<'c> Workers<'c> {
         self.cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed))
     }
 
-    /// Returns the flags that end a worker's wait.
+    /// Returns the flags that interrupt a worker's wait.
     fn flags(&self, me: usize) -> Vec<&AtomicBool> {
         self.cancel.into_iter().chain([&self.cuts[me]]).collect()
     }

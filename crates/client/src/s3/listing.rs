@@ -11,27 +11,27 @@ use url::Url;
 use crate::error::{ClientError, InvalidResponse};
 use crate::http::{Connection, HttpClient, Request, xml};
 
-/// An object, or a folder: what several keys begin with up to a slash.
+/// An object, or a folder: the common beginning of several keys up to a slash.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListedKey {
-    /// Its name: the key without that of the folder. That of a folder ends in a slash.
+    /// Its name: the key without the folder's. The name of a folder ends in a slash.
     pub name: Vec<u8>,
     /// The length of an object in bytes; `None` for folders.
     pub size: Option<u64>,
-    /// When it was changed.
+    /// The time of its last modification.
     pub modified: Option<Timespec>,
-    /// The part of its entity tag that is compared.
+    /// The fingerprint of its entity tag.
     pub tag: Option<u64>,
 }
 
 /// A part of a listing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListedPage {
-    /// The objects and folders, in the order of their names within each kind.
+    /// The objects and folders, each kind in the order of the names.
     pub entries: Vec<ListedKey>,
     /// The token of the next page; `None` for the last one.
     next: Option<String>,
-    /// Whether there is an object whose key is that of the folder.
+    /// Whether an object has the folder's own key.
     pub has_own: bool,
 }
 
@@ -41,26 +41,26 @@ pub struct Pages<'a> {
     /// The connection for the next request, if there is one already.
     pub idle: Option<Connection<'a>>,
     next: Option<String>,
-    /// All tokens so far, so that a store that repeats one is not asked forever.
+    /// All tokens so far, so that a store that repeats one does not cause an endless loop.
     tokens: HashSet<String>,
     is_done: bool,
 }
 
 impl<'a> Pages<'a> {
-    /// Begins with the first page; requests use this connection if there is one.
+    /// Begins before the first page; requests use this connection if there is one.
     #[must_use]
     pub fn new(idle: Option<Connection<'a>>) -> Self {
         Self { idle, next: None, tokens: HashSet::new(), is_done: false }
     }
 
     /// Requests the next page of the entries of a folder in a bucket; `None` after the last one.
-    /// `folder` is a key that ends in a slash, or empty, and escaped as in a URL.
+    /// `folder` is a percent-encoded key that ends in a slash, or empty.
     ///
-    /// A store may send pages without end: the caller has to count them.
+    /// A store may send endless pages: the caller must limit them.
     ///
     /// # Errors
     ///
-    /// [`ClientError`]. Then there is no further page.
+    /// [`ClientError`]. No further page can be requested then.
     pub fn next(
         &mut self,
         client: &HttpClient<'a>,
@@ -89,14 +89,14 @@ impl<'a> Pages<'a> {
         self.is_done
     }
 
-    /// Returns the length of the store's tokens for the pages so far, in bytes.
+    /// Returns the length of all continuation tokens so far, in bytes.
     #[must_use]
     pub fn token_len(&self) -> usize {
         self.next.as_ref().map_or(0, String::len)
     }
 }
 
-/// Requests a page; returns the connection too, if it can be used again.
+/// Requests a page; also returns the connection if it can be reused.
 fn list<'a>(
     client: &HttpClient<'a>,
     idle: Option<Connection<'a>>,
@@ -123,11 +123,11 @@ fn list<'a>(
     Ok((page, response.keeps_alive.then_some(connection)))
 }
 
-/// Reads a page.
+/// Parses a page.
 ///
 /// # Errors
 ///
-/// The reason why it is not a listing, or not a complete one.
+/// The reason why it is not a listing, or an incomplete one.
 fn parse(body: &[u8], prefix: &[u8]) -> Result<ListedPage, &'static str> {
     let (mut page, mut entry) = (ListedPage::default(), ListedKey::default());
     let (mut key, mut common) = (String::new(), String::new());
@@ -149,7 +149,7 @@ fn parse(body: &[u8], prefix: &[u8]) -> Result<ListedPage, &'static str> {
     });
     for (key, entry) in found {
         let key: Vec<u8> = if is_escaped {
-            // A space is sent as + by some.
+            // Some stores encode a space as `+`.
             percent_decode_str(&key.replace('+', "%20")).collect()
         } else {
             key.into_bytes()
@@ -158,7 +158,7 @@ fn parse(body: &[u8], prefix: &[u8]) -> Result<ListedPage, &'static str> {
         let name = key.strip_prefix(prefix).filter(|_| !key.is_empty());
         let name = name.ok_or("its listing has an entry that is not of the folder")?;
         page.has_own |= name.is_empty() && entry.size.is_some();
-        // A key that ends in a slash stands for the folder alone.
+        // A key that ends in a slash only stands for the folder.
         if !name.is_empty() && (entry.size.is_none() || !name.ends_with(b"/")) {
             page.entries.push(ListedKey { name: name.to_vec(), ..entry });
         }
@@ -171,13 +171,13 @@ fn parse(body: &[u8], prefix: &[u8]) -> Result<ListedPage, &'static str> {
     }
 }
 
-/// Returns what stands for an entity tag in comparisons, as listings have a million. Not all stores
-/// quote those of listings.
+/// Returns a fingerprint of an entity tag for comparisons, because listings may have a million. Not
+/// all stores quote the tags in listings.
 pub(crate) fn tag_fingerprint(tag: &str) -> u64 {
     fingerprint(tag.trim_matches('"').as_bytes())
 }
 
-/// Parses a time of RFC 3339.
+/// Parses an RFC 3339 time.
 pub(crate) fn parse_time(text: &str) -> Option<Timespec> {
     let nanoseconds = text.parse::<Timestamp>().ok()?.as_nanosecond();
     let tv_sec = nanoseconds.div_euclid(1_000_000_000) as i64;

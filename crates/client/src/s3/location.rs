@@ -1,14 +1,14 @@
-//! Addresses of objects: `s3://bucket/key`, and the URLs that they become.
+//! Addresses of objects, `s3://bucket/key`, and their URLs.
 
 use percent_encoding::percent_decode_str;
 use url::Url;
 
 use crate::error::{ClientError, KeysError};
 
-/// The place of the name of the bucket in a URL.
+/// Where a URL has the name of the bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressingStyle {
-    /// At the beginning of the path, as most stores but Amazon's have it.
+    /// At the beginning of the path, as with most stores but Amazon's.
     Path,
     /// At the beginning of the host.
     Virtual,
@@ -26,12 +26,12 @@ impl std::str::FromStr for AddressingStyle {
     }
 }
 
-/// The address of an object, or of all whose keys begin with a prefix.
+/// The address of an object, or of all objects whose keys begin with a prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
     /// The name of the bucket.
     pub bucket: String,
-    /// The key, escaped as in a URL; empty for the whole bucket.
+    /// The key, percent-encoded as in a URL; empty for the whole bucket.
     pub key: String,
     /// The region, if the address has one.
     pub region: Option<String>,
@@ -41,32 +41,32 @@ pub struct Location {
     pub style: Option<AddressingStyle>,
 }
 
-/// The fault of an address of an object.
+/// The reason why the address of an object is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadLocation {
-    /// It has no bucket, or a name that none can have.
+    /// It has no bucket, or an invalid bucket name.
     #[error("a bucket has 3 to 63 letters, digits, dots and hyphens: write s3://BUCKET/KEY")]
     Bucket,
-    /// It has a query with something else than `region`, `endpoint` and `style`.
+    /// It has a query with anything but `region`, `endpoint` and `style`.
     #[error(
         "only region=, endpoint= and style=path or virtual can follow a ?; in a key, write %3F"
     )]
     Query,
-    /// It has a fragment, which is never sent: the key of another object would be requested.
+    /// It has a fragment, which is never sent: another object would be requested.
     #[error("what follows a # is not sent; in a key, write %23")]
     Fragment,
-    /// It has a blank or a control character that URLs drop.
+    /// It has white space or a control character that URLs drop.
     #[error("URLs drop tabs, line feeds and spaces at their ends; in a key, write %09, %0A or %20")]
     Dropped,
-    /// A part of the key is `.` or `..`, and the key of another object would be requested.
+    /// A part of the key is `.` or `..`, so another object would be requested.
     #[error("a key with . or .. between slashes cannot be named")]
     Dots,
 }
 
 impl Location {
-    /// Checks the text of an address, before a URL is made of it: that would resolve `.` and `..`
-    /// and drop some characters, which are parts of a key as any others.
+    /// Checks the text of an address before it is parsed as a URL, which would resolve `.` and `..`
+    /// and drop some characters, although these are ordinary parts of a key.
     ///
     /// # Errors
     ///
@@ -87,7 +87,7 @@ impl Location {
             let bytes: Vec<u8> = percent_decode_str(part).collect();
             matches!(&bytes[..], b"." | b"..")
         };
-        // What follows the bucket.
+        // The part after the bucket.
         if is_store(text) && path.split('/').skip(3).any(is_dots) {
             Err(BadLocation::Dots)
         } else {
@@ -95,8 +95,8 @@ impl Location {
         }
     }
 
-    /// Parses `s3://bucket/key`, with `?region=`, `endpoint=` and `style=` at its end if need be.
-    /// `None` if it is an address of another kind.
+    /// Parses `s3://bucket/key`, optionally followed by `?region=`, `endpoint=` and `style=`;
+    /// `None` for any other kind of address.
     ///
     /// # Errors
     ///
@@ -153,7 +153,7 @@ impl Location {
         url.set_query(None);
         url.set_fragment(None);
         let base = url.path().trim_end_matches('/').to_owned();
-        // A certificate for all hosts of a domain is none for those with a dot in their names.
+        // A wildcard certificate does not cover host names with additional dots.
         let fits = !self.bucket.contains(['.', '_']) || url.scheme() == "http";
         let default = if endpoint.is_none() && fits {
             AddressingStyle::Virtual
@@ -172,7 +172,7 @@ impl Location {
     }
 }
 
-/// Returns what follows `amazonaws.com` in the hosts of a region.
+/// Returns the end of the host names of a region after `amazonaws.com`.
 pub(crate) fn suffix(region: &str) -> &'static str {
     if region.starts_with("cn-") { ".cn" } else { "" }
 }

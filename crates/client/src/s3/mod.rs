@@ -1,9 +1,9 @@
 //! Object stores that speak the protocol of Amazon S3.
 //!
-//! An address `s3://bucket/key` becomes an `http` or `https` URL and a signer: every request of the
-//! client to the store is signed where its head is written, so downloads, folders, uploads and
-//! fills need to know nothing of it. If the store refuses a request because of its region, its time
-//! or expired keys, the request is repeated with the right ones.
+//! An address `s3://bucket/key` becomes an `http` or `https` URL and a signer. The client signs
+//! every request to the store when it writes the head, so downloads, folders, uploads and fills
+//! need no code for this. If the store refuses a request because of its region, its time or expired
+//! keys, the request is repeated with the right ones.
 
 mod credentials;
 mod listing;
@@ -33,27 +33,27 @@ pub use multipart::{CHECKSUM, checksum};
 pub use signing::is_about_signature;
 pub use upload::{CONNECTIONS, upload};
 
-/// The options of a store that its address leaves open.
+/// The options of a store that its address may leave open.
 #[derive(Clone, Debug, Default)]
 pub struct StoreOptions {
     /// The URL of the store; Amazon's by default.
     pub endpoint: Option<Url>,
-    /// The region; the store's answers correct a wrong one.
+    /// The region; the store's responses correct a wrong one.
     pub region: Option<String>,
-    /// The place of the name of the bucket in URLs.
+    /// Where URLs have the name of the bucket.
     pub style: Option<AddressingStyle>,
-    /// The places where keys are looked for, in this order. Without any, requests are not signed.
+    /// The sources of keys, in order. Without any, requests are not signed.
     pub sources: Vec<KeySource>,
 }
 
-/// A bucket of a store, and what signs the requests to it.
+/// A bucket of a store, and the signer of requests to it.
 #[derive(Clone, Debug)]
 pub struct Store {
-    /// The URL of the object or folder that was named.
+    /// The URL of the requested object or folder.
     pub url: Url,
     /// The URL of the bucket, which ends in a slash.
     pub bucket: Url,
-    /// The place where the keys were found; `None` if there are none and requests are not signed.
+    /// The source of the keys; `None` if there are none and requests are not signed.
     pub keys_from: Option<&'static str>,
     signer: Arc<Signer>,
 }
@@ -63,7 +63,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`ClientError::Keys`] if there should be keys and they cannot be read, and
+    /// [`ClientError::Keys`] if there should be keys but they cannot be read, and
     /// [`ClientError::Scheme`] if the URL of the store is neither `http` nor `https`.
     pub fn open(
         location: &Location,
@@ -85,31 +85,31 @@ impl Store {
         Ok(Self { url, bucket, keys_from, signer })
     }
 
-    /// Returns the same bucket, with the same keys, for another key in it, which is escaped as in a
-    /// URL.
+    /// Returns the same bucket, with the same credentials, for another key in it, percent-encoded
+    /// as in a URL.
     ///
     /// # Errors
     ///
-    /// [`ClientError::Keys`] if the key is not in the bucket.
+    /// [`ClientError::Keys`] if the key leads out of the bucket.
     pub fn with_key(&self, key: &str) -> Result<Self, ClientError> {
         Ok(Self { url: object_url(&self.bucket, key)?, ..self.clone() })
     }
 
     /// Returns the files and the ports that a confined process needs: those of the store, and those
-    /// from which keys are replaced.
+    /// of the source from which keys are replaced.
     #[must_use]
     pub fn needs(&self) -> (Vec<PathBuf>, Vec<u16>) {
         let (files, port) = self.signer.needs();
         (files, self.url.port_or_known_default().into_iter().chain(port).collect())
     }
 
-    /// Returns the region that was given or is the default.
+    /// Returns the given region, or the default.
     #[must_use]
     pub fn region(&self) -> &str {
         self.signer.region()
     }
 
-    /// Returns the region that requests are signed for: another one if the store has named it.
+    /// Returns the region for which requests are signed: a different one if the store has named it.
     #[must_use]
     pub fn signed_region(&self) -> String {
         self.signer.signed_region()
@@ -122,14 +122,14 @@ impl Store {
     }
 }
 
-/// Returns the URL of an object of a bucket, whose key is escaped as in a URL.
+/// Returns the URL of an object of a bucket, whose key is percent-encoded as in a URL.
 ///
 /// # Errors
 ///
-/// [`ClientError::Keys`] if the key is not in the bucket.
+/// [`ClientError::Keys`] if the key leads out of the bucket.
 pub fn object_url(bucket: &Url, key: &str) -> Result<Url, ClientError> {
     let mut url = bucket.clone();
-    // In a URL of http, but not in one of s3, a backslash is another slash.
+    // In `http` URLs, but not in `s3` ones, a backslash is treated as a slash.
     url.set_path(&format!("{}{}", bucket.path(), key.replace('\\', "%5C")));
     if url.path().starts_with(bucket.path()) {
         Ok(url)
@@ -138,5 +138,5 @@ pub fn object_url(bucket: &Url, key: &str) -> Result<Url, ClientError> {
     }
 }
 
-/// The region of requests to stores that have none.
+/// The default region of requests.
 const DEFAULT_REGION: &str = "us-east-1";

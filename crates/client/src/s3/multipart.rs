@@ -1,4 +1,4 @@
-//! The parts of an upload: which there are, and the workers that send them.
+//! The parts of an upload, and the workers that send them.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -23,7 +23,7 @@ use crate::upload::{
     OnEvent, Upload, UploadBody, UploadError, UploadEvent, UploadExchange, UploadJournal, connect,
 };
 
-/// A part that the store has.
+/// A part that the store has received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct StoredPart {
     /// Its number; the first is 1.
@@ -31,11 +31,11 @@ pub(super) struct StoredPart {
     pub(super) len: u64,
     /// Its entity tag.
     pub(super) tag: String,
-    /// Its SHA-256 in Base64, if the store has checked it: digits and letters, and `+/=`.
+    /// Its SHA-256 in Base64, if the store has verified it: digits and letters, and `+/=`.
     pub(super) checksum: Option<String>,
 }
 
-/// Returns the ranges of the parts of a file. The same length always gives the same ones.
+/// Returns the ranges of the parts of a file. They depend on its length only.
 pub(super) fn split(len: u64) -> Vec<Range<u64>> {
     let least = len.div_ceil(MAX_PARTS).next_multiple_of(1 << 20).max(MIN_PART);
     (0..len.div_ceil(least)).map(|n| n * least..len.min((n + 1) * least)).collect()
@@ -46,8 +46,8 @@ pub(super) fn is_in_parts(len: u64) -> bool {
     len >= MIN_PART
 }
 
-/// Reads a page of the parts that a store has, of which those count that are as they should be;
-/// returns the number after which the next page begins, too, if there is one.
+/// Reads a page of the parts that a store has, without those of a wrong length; also returns the
+/// number after which the next page begins, if there is one.
 pub(super) fn parts_of(body: &[u8], all: &[Range<u64>]) -> (Vec<StoredPart>, Option<usize>) {
     let (mut found, mut next, mut is_cut) = (Vec::new(), None, false);
     let mut part = StoredPart { number: 0, len: 0, tag: String::new(), checksum: None };
@@ -74,8 +74,8 @@ pub(super) fn parts_of(body: &[u8], all: &[Range<u64>]) -> (Vec<StoredPart>, Opt
     (found, next.filter(|_| is_cut))
 }
 
-/// Returns the entity tag, without quotes, of what these parts become at a store whose tags of
-/// parts are MD5 digests; `None` if they are not.
+/// Returns the entity tag, without quotes, of the object that these parts become, at a store whose
+/// part tags are MD5 digests; `None` if they are not.
 pub(super) fn whole_tag(parts: &[StoredPart]) -> Option<String> {
     let mut digest = Md5::new();
     for part in parts {
@@ -98,7 +98,7 @@ pub(super) struct StoredParts<'p, 'a, 't> {
     len: u64,
     on_event: Mutex<&'p mut OnEvent<'t>>,
     state: Mutex<PartsState>,
-    /// The bytes that the store has, and those on their way.
+    /// The bytes that the store has, and those being sent.
     moved: AtomicU64,
     is_over: AtomicBool,
 }
@@ -109,7 +109,7 @@ pub(super) struct PartsState {
     missing: VecDeque<(usize, Range<u64>)>,
     /// The number of workers.
     workers: usize,
-    /// The parts that the store has.
+    /// The parts that the store has received.
     pub(super) sent: Vec<StoredPart>,
     /// The bytes moved, and how.
     pub(super) report: Report,
@@ -152,7 +152,7 @@ impl<'p, 'a, 't> StoredParts<'p, 'a, 't> {
         }
     }
 
-    /// Sends the missing parts over as many connections.
+    /// Sends the missing parts over up to `connections` connections.
     pub(super) fn send(
         &mut self,
         connections: u32,
@@ -164,7 +164,7 @@ impl<'p, 'a, 't> StoredParts<'p, 'a, 't> {
         let parts = &*self;
         std::thread::scope(|scope| {
             for _ in 1..count {
-                // If not all threads can be started, fewer run.
+                // If not all threads can be started, there are fewer workers.
                 let started = std::thread::Builder::new()
                     .spawn_scoped(scope, move || parts.work(None, count));
                 lock(&parts.state).workers -= usize::from(started.is_err());
@@ -174,15 +174,15 @@ impl<'p, 'a, 't> StoredParts<'p, 'a, 't> {
         lock(&self.state).error.take().map_or(Ok(()), Err)
     }
 
-    /// Returns the state of the parts, with those that the store has in their order.
+    /// Returns the state of the parts, sorted by number.
     pub(super) fn finish(self) -> PartsState {
         let mut state = unpoison(self.state.into_inner());
         state.sent.sort_by_key(|part| part.number);
         state
     }
 
-    /// Sends one part after the other, until none is left or one of them fails permanently. If the
-    /// store refuses this connection only, those that it accepts send the rest.
+    /// Sends one part after the other, until none is left or one fails permanently. If the store
+    /// refuses only this connection, the other workers send the rest.
     fn work(&self, mut idle: Option<Connection<'a>>, count: usize) {
         let (mut backoff, mut corrections) = (Backoff::new(self.upload.retries), 0);
         while !self.is_over.load(Ordering::Relaxed) {
@@ -200,7 +200,7 @@ impl<'p, 'a, 't> StoredParts<'p, 'a, 't> {
                     backoff.reset();
                     (idle, corrections) = (connection, 0);
                     let mut state = lock(&self.state);
-                    // Under the lock, for each line begins where the last one ends.
+                    // Under the lock, because each line begins where the previous one ends.
                     self.journal.iter().for_each(|it| it.add_part(part.number, &part.tag));
                     state.sent.push(part);
                 }
@@ -230,7 +230,7 @@ impl<'p, 'a, 't> StoredParts<'p, 'a, 't> {
         }
     }
 
-    /// Takes the next part. Without one this worker ends, which others have to know.
+    /// Returns the next part. If there is none, this worker no longer counts.
     fn next(&self) -> Option<(usize, Range<u64>)> {
         let mut state = lock(&self.state);
         let next = state.missing.pop_front();
@@ -243,8 +243,8 @@ impl<'p, 'a, 't> StoredParts<'p, 'a, 't> {
         self.is_over.store(true, Ordering::Relaxed);
     }
 
-    /// Sends one part; returns what the store has of it, and the connection if it can be used
-    /// again. `None` if the store has refused it and said what is needed.
+    /// Sends one part; returns the store's record of it, and the connection if it can be reused.
+    /// `None` if the store has refused it and named a correction.
     fn send_part(
         &self,
         number: usize,
@@ -312,7 +312,7 @@ impl<'p, 'a, 't> StoredParts<'p, 'a, 't> {
         }
     }
 
-    /// Computes the digest of a part, if the store is to check it.
+    /// Computes the digest of a part, if the store should verify it.
     fn checksum(&self, source: &Source<&File>, len: u64) -> Result<Option<String>, UploadError> {
         if !self.upload.fields.iter().any(|(name, _)| *name == CHECKSUM) {
             return Ok(None);
@@ -351,17 +351,17 @@ pub fn checksum(digests: &[digest::Digest]) -> String {
     found.map(|digest| STANDARD.encode(digest.value())).unwrap_or_default()
 }
 
-/// The field with the digest of a body that the store checks. With it, each part has its own.
+/// The field with the digest of a body that the store verifies. If given, each part gets its own.
 pub const CHECKSUM: &str = "x-amz-checksum-sha256";
 
-/// The minimum size of a part in bytes, and of a file that is sent in parts: the loss if a
-/// connection breaks, and more than the 5 MiB that stores demand.
+/// The minimum size of a part in bytes, and of a file that is sent in parts: the maximum loss if a
+/// connection breaks, and more than the 5 MiB that stores require.
 const MIN_PART: u64 = 16 << 20;
 
 /// The maximum number of parts of an upload.
 const MAX_PARTS: u64 = 10_000;
 
-/// The maximum number of times in a row that a part is sent again, corrected by a refusal.
+/// The maximum number of consecutive times that a part is sent again with a correction.
 const MAX_CORRECTIONS: u32 = 3;
 
 /// The maximum number of connections of an upload.

@@ -1,4 +1,4 @@
-//! The signer of requests to a store, with the corrections that it took from the store's answers.
+//! The signer of requests to a store, with the corrections from the store's responses.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -14,16 +14,16 @@ use super::signing::{UNSIGNED, UnsignedRequest};
 use crate::error::ClientError;
 use crate::http::{Response, Sign, Signature, StoreRefusal};
 
-/// Signs requests with the newest keys.
+/// Signs requests with the latest keys.
 #[derive(Debug)]
 pub(super) struct Signer {
     chain: KeySources,
-    /// The region in the URLs that were made.
+    /// The region in the original URLs.
     region: String,
     /// Whether the host depends on the region.
     moves: bool,
     state: Mutex<State>,
-    /// Held while keys are looked for.
+    /// Held during a search for keys.
     search: Mutex<()>,
 }
 
@@ -31,11 +31,11 @@ pub(super) struct Signer {
 struct State {
     keys: Option<Arc<Keys>>,
     region: String,
-    /// The time by which the clock of the store is ahead.
+    /// How far the clock of the store is ahead.
     skew: SignedDuration,
-    /// The number of times the keys were replaced.
+    /// How often the keys were replaced.
     key_changes: u64,
-    /// When keys were last looked for, and why newer ones could not be had then.
+    /// When keys were last searched for, and why none could be obtained then.
     searched: Option<(Instant, Option<String>)>,
 }
 
@@ -57,18 +57,18 @@ impl Signer {
         self.chain.needs()
     }
 
-    /// Returns the region in the URLs.
+    /// Returns the region in the original URLs.
     pub(super) fn region(&self) -> &str {
         &self.region
     }
 
-    /// Returns the region that requests are signed for now.
+    /// Returns the region for which requests are currently signed.
     pub(super) fn signed_region(&self) -> String {
         lock(&self.state).region.clone()
     }
 
-    /// Replaces keys that are about to expire. One thread looks for others while the rest uses the
-    /// old ones, or waits for it if these have expired. All use the old ones if there are none.
+    /// Replaces keys that are about to expire. One thread searches while the others use the old
+    /// keys, or wait for it if these have expired. If there are no new keys, all use the old ones.
     fn refresh(&self) {
         let expires = lock(&self.state).keys.as_ref().and_then(|keys| keys.expires);
         let Some(expires) = expires.filter(|expires| *expires < SystemTime::now() + EARLY) else {
@@ -84,7 +84,7 @@ impl Signer {
         }
     }
 
-    /// Looks for keys, unless that was done just before.
+    /// Searches for keys, unless that was done within [`SEARCH_INTERVAL`].
     fn search(&self) {
         let is_recent = |(at, _): &(Instant, _)| at.elapsed() < SEARCH_INTERVAL;
         if lock(&self.state).searched.as_ref().is_some_and(is_recent) {
@@ -144,7 +144,7 @@ impl Sign for Signer {
         if let Some(token) = &keys.token {
             added.push(("x-amz-security-token", token.clone()));
         }
-        // Stores refuse fields of this prefix that are not signed.
+        // Stores refuse unsigned fields with this prefix.
         let is_signed = |name: &str| {
             name.get(..6).is_some_and(|start| start.eq_ignore_ascii_case("x-amz-"))
                 && !added.iter().any(|(known, _)| known.eq_ignore_ascii_case(name))
@@ -162,18 +162,18 @@ impl Sign for Signer {
 
     fn learn(&self, response: &Response, refusal: &StoreRefusal, signed: &Signature) -> bool {
         let named = response.fields.text("x-amz-bucket-region").or(refusal.region.as_deref());
-        // It becomes a part of a name.
+        // It becomes part of a host name.
         let is_name = |name: &&str| name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
         if let Some(named) =
             named.filter(|name| !name.is_empty() && name.len() < 64).filter(is_name)
         {
-            // Another request may have learned the same while this one was on its way.
+            // Another request may have changed the region since this one was signed.
             if signed.region != named {
                 named.clone_into(&mut lock(&self.state).region);
                 return true;
             }
         }
-        // The refusal of a HEAD request has no code, and is 400 for a token that has expired.
+        // The refusal of a HEAD request has no code, and has status 400 if the token has expired.
         let is_about_keys = matches!(
             refusal.code.as_str(),
             "" | "ExpiredToken" | "InvalidToken" | "TokenRefreshRequired"
@@ -193,7 +193,7 @@ impl Sign for Signer {
             return false;
         }
         let _guard = lock(&self.search);
-        // Another request may have had them replaced while this one was on its way.
+        // Another request may have replaced the keys since this one was signed.
         let has_newer = || lock(&self.state).key_changes != signed.key_changes;
         has_newer() || {
             self.search();
@@ -211,13 +211,13 @@ fn is_about_time(code: &str) -> bool {
     matches!(code, "" | "RequestTimeTooSkewed" | "RequestExpired" | "ExpiredToken")
 }
 
-/// The time before their end at which keys are replaced.
+/// How long before their expiry keys are replaced.
 const EARLY: Duration = Duration::from_secs(300);
 
 /// The minimum interval between searches for keys.
 const SEARCH_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The difference between two clocks that stores accept, less the time of a slow request.
+/// The clock difference that stores accept, less the duration of a slow request.
 const MAX_SKEW: SignedDuration = SignedDuration::from_mins(4);
 
 #[cfg(test)]
@@ -248,13 +248,13 @@ mod tests {
             let (one, two) = (sign(), sign());
             assert!(signer.learn(&response, &refusal, &one), "{code}");
             assert!(signer.learn(&response, &refusal, &two), "{code}");
-            // A request that was signed with what was learned has nothing more to learn.
+            // A request signed with the corrections cannot be corrected further.
             assert!(!signer.learn(&response, &refusal, &sign()), "{code}");
         }
     }
 
-    /// A signer whose keys expire in this time, and a service that has newer ones a moment later,
-    /// or none.
+    /// A signer whose keys expire after this time, and a service that has newer ones soon after, or
+    /// none.
     fn expiring(seconds: i64, has_newer: bool) -> Signer {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let url = format!("http://{}/", listener.local_addr().expect("an address"));
@@ -278,7 +278,7 @@ mod tests {
         Signer::new(chain, Some(keys), "us-east-1", false)
     }
 
-    /// Signs a request; returns whether that was by the newer keys.
+    /// Signs a request; returns whether it used the newer keys.
     fn is_newer(signer: &Signer) -> bool {
         let url = Url::parse("http://localhost/bucket/key").expect("a URL");
         let signature = signer.sign("GET", &url, &[]).expect("a signature");
@@ -294,14 +294,14 @@ mod tests {
             }
         });
         assert_eq!(lock(&signer.state).key_changes, 1);
-        // Keys that are still good are used while others are fetched.
+        // Keys that are still valid are used while others are fetched.
         let signer = expiring(60, true);
         let count = std::thread::scope(|scope| {
             let all: Vec<_> = (0..8).map(|_| scope.spawn(|| is_newer(&signer))).collect();
             all.into_iter().filter_map(|one| one.join().ok()).filter(|newer| *newer).count()
         });
         assert!(count >= 1 && is_newer(&signer));
-        // An hour before, there is no reason to.
+        // An hour before the expiry they are not replaced.
         assert!(!is_newer(&expiring(3600, true)));
     }
 
@@ -329,7 +329,7 @@ mod tests {
         };
         let (denied, bad) = ("HTTP/1.1 403 No\r\n\r\n", "HTTP/1.1 400 No\r\n\r\n");
         assert!(refused(denied, "AccessDenied", &before));
-        // So says a store of an expired token to a HEAD request, and to others.
+        // A store's responses for an expired token, to a HEAD request and to others.
         assert!(refused(bad, "", &before));
         assert!(refused(bad, "ExpiredToken", &before));
         assert!(!refused(bad, "InvalidArgument", &before));

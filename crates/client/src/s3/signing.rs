@@ -1,4 +1,4 @@
-//! Signatures of requests: AWS Signature Version 4, in the field `Authorization`. Pure.
+//! Signs requests: AWS Signature Version 4, in the field `Authorization`. Pure.
 
 use std::fmt::Write;
 
@@ -13,11 +13,11 @@ use super::credentials::Keys;
 pub(super) struct UnsignedRequest<'u> {
     pub(super) method: &'u str,
     pub(super) url: &'u Url,
-    /// The fields that are signed besides `Host`.
+    /// The signed fields besides `Host`.
     pub(super) fields: Vec<(String, String)>,
-    /// The hexadecimal SHA-256 of the body, or what stands for it.
+    /// The hexadecimal SHA-256 of the body, or a placeholder.
     pub(super) payload: &'u str,
-    /// The time, as `20130524T000000Z`.
+    /// The time, such as `20130524T000000Z`.
     pub(super) time: &'u str,
     pub(super) region: &'u str,
 }
@@ -47,7 +47,7 @@ impl UnsignedRequest<'_> {
         )
     }
 
-    /// Returns the request in the form of which the signature is made.
+    /// Returns the canonical request that is signed.
     fn canonical(&self, names: &str) -> String {
         let mut query: Vec<_> = self.url.query().unwrap_or_default().split('&').collect();
         query.retain(|pair| !pair.is_empty());
@@ -64,19 +64,19 @@ impl UnsignedRequest<'_> {
     }
 }
 
-/// Returns a part of a query in the form in which it is signed.
+/// Returns a part of a query in its canonical form.
 fn pair(text: &str) -> String {
     let (name, value) = text.split_once('=').unwrap_or((text, ""));
     format!("{}={}", encoded(name), encoded(value))
 }
 
-/// Returns a part of a URL in the one form that is signed, whatever is escaped in it.
+/// Returns a part of a URL in its canonical form, whatever is percent-encoded in it.
 fn encoded(text: &str) -> String {
     let bytes: Vec<u8> = percent_decode_str(text).collect();
     percent_encode(&bytes, RESERVED).to_string()
 }
 
-/// Returns a path in that form. In it no slash is escaped, because stores sign the key.
+/// Returns a path in its canonical form, with unencoded slashes, because stores sign the key.
 fn encoded_path(path: &str) -> String {
     let bytes: Vec<u8> = percent_decode_str(path).collect();
     percent_encode(&bytes, PATH).to_string()
@@ -99,11 +99,11 @@ const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b
 /// The characters of [`RESERVED`] without the slash.
 const PATH: &AsciiSet = &RESERVED.remove(b'/');
 
-/// The value in place of the digest of a body that is not read for the signature.
+/// The placeholder for the digest of a body that is not read for the signature.
 pub(super) const UNSIGNED: &str = "UNSIGNED-PAYLOAD";
 
-/// Returns whether a store that refuses a request with this code means the keys, the time or the
-/// region of the signature, and not the request itself. Not all have status 403.
+/// Returns whether the code of a store's refusal concerns the keys, the time or the region of the
+/// signature, rather than the request. Not all of these have status 403.
 #[must_use]
 pub fn is_about_signature(code: &str) -> bool {
     matches!(

@@ -1,4 +1,4 @@
-//! Uploads to a store: by one request, or in parts that a later process can add to.
+//! Uploads to a store: by one request, or in parts to which a later process can add.
 
 use std::time::SystemTime;
 
@@ -19,8 +19,8 @@ use crate::upload::{
     UploadJournal, UploadOutcome, is_version, version,
 };
 
-/// Uploads to the URL of an object. Files from 16 MiB on are sent in parts over as many
-/// `connections`; `idle` is a connection that may be used.
+/// Uploads to the URL of an object. Files from 16 MiB on are sent in parts over up to `connections`
+/// connections; `idle` is a connection that may be used.
 ///
 /// # Errors
 ///
@@ -38,7 +38,7 @@ pub fn upload<'a>(
         return Err(UploadFailed::new(error, Report::default(), 0, false, None));
     };
     if !is_in_parts(len) {
-        // An object appears whole or not at all, so there is nothing to be resumed.
+        // An object appears completely or not at all, so there is nothing to resume.
         let upload = Upload { journal: None, ..*upload };
         return upload::upload(client, &upload, url, idle, on_event);
     }
@@ -67,7 +67,7 @@ pub fn upload<'a>(
 /// The number of connections by default.
 pub const CONNECTIONS: u32 = 4;
 
-/// An upload in parts.
+/// A multipart upload.
 struct PartwiseUpload<'u, 'a, 't> {
     client: &'u HttpClient<'a>,
     upload: &'u Upload<'u>,
@@ -75,19 +75,19 @@ struct PartwiseUpload<'u, 'a, 't> {
     url: &'u Url,
     connections: u32,
     idle: Option<Connection<'a>>,
-    /// The URL of the upload, which has its number in the query, and the journal.
+    /// The URL of the upload, whose query has the upload ID, and the journal.
     kept: ResumeState,
     len: u64,
     report: Report,
     /// Bytes that were read for the digests of parts.
     digest_bytes: u64,
-    /// The numbers and tags of the parts that the store has acknowledged to an earlier process.
+    /// The numbers and tags of the parts that the store acknowledged to an earlier process.
     acknowledged: Vec<(usize, String)>,
     resumed_at: u64,
     has_answered: bool,
-    /// Whether the last request was sent before, and may have been carried out then.
+    /// Whether an earlier attempt of the last request may have succeeded.
     is_in_doubt: bool,
-    /// The time at the store when this run began.
+    /// The store's time when this run began.
     since: Option<SystemTime>,
     tls: Option<SessionFacts>,
 }
@@ -95,9 +95,9 @@ struct PartwiseUpload<'u, 'a, 't> {
 /// The end of an upload that has not failed.
 #[derive(PartialEq)]
 enum Ended {
-    /// The store has put the parts together.
+    /// The store has combined the parts.
     Stored,
-    /// The target was there, and is left alone.
+    /// The target existed, and is left alone.
     WasThere,
 }
 
@@ -129,7 +129,7 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
         }
     }
 
-    /// Takes all steps.
+    /// Performs the whole upload.
     fn steps(&mut self) -> Result<Ended, UploadError> {
         let is_resumed = self.find_earlier()?;
         if self.is_left_alone()? {
@@ -162,8 +162,8 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
         self.complete(&sent)
     }
 
-    /// Looks for the journal of an earlier process; parts that it sent of another version are
-    /// discarded. Returns whether there is an upload to be resumed.
+    /// Looks for the journal of an earlier process; parts of another version are discarded. Returns
+    /// whether there is an upload to resume.
     fn find_earlier(&mut self) -> Result<bool, UploadError> {
         let Some(path) = self.upload.journal else { return Ok(false) };
         let (journal, entry) = match UploadJournal::find(path) {
@@ -171,7 +171,7 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                 return Err(UploadError::UnderWay);
             }
-            // A journal that cannot be read is no error: the upload begins anew.
+            // If the journal cannot be read, the upload starts over.
             Ok(None) | Err(_) => return Ok(false),
         };
         self.kept.journal = Some(journal);
@@ -193,8 +193,8 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
         Ok(true)
     }
 
-    /// Fails if the target is not in the required version; returns whether it is there and not to
-    /// be replaced.
+    /// Fails if the target is not the required version; returns whether it exists and must not be
+    /// replaced.
     fn is_left_alone(&mut self) -> Result<bool, UploadError> {
         match self.upload.condition {
             Condition::None => Ok(false),
@@ -217,9 +217,9 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
         }
     }
 
-    /// Returns the parts that the store has, and had acknowledged; `None` if it does not know the
-    /// upload. Others were on their way when a process was killed: some stores keep them cut off,
-    /// with the length of the whole.
+    /// Returns the parts that the store has and had acknowledged; `None` if it no longer knows the
+    /// upload. Other parts were being sent when a process was killed: some stores keep them
+    /// truncated, but report the full length.
     fn list_parts(&mut self) -> Result<Option<Vec<StoredPart>>, UploadError> {
         let Some(resource) = self.kept.resource.clone() else { return Ok(None) };
         let (mut sent, mut marker) = (Vec::new(), 0);
@@ -250,7 +250,7 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
         Ok(Some(sent))
     }
 
-    /// Begins an upload, and writes the journal.
+    /// Creates an upload, and writes the journal.
     fn begin(&mut self) -> Result<(), UploadError> {
         let mut url = self.url.clone();
         url.set_query(Some("uploads"));
@@ -276,7 +276,7 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
         Ok(())
     }
 
-    /// Sends the missing parts; returns all.
+    /// Sends the missing parts; returns all parts.
     fn send(&mut self, sent: Vec<StoredPart>) -> Result<Vec<StoredPart>, UploadError> {
         let Some(resource) = self.kept.resource.clone() else { return Ok(sent) };
         let upload = self.upload;
@@ -298,7 +298,7 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
         outcome.map(|()| state.sent)
     }
 
-    /// Asks the store to put the parts together, unless a target has appeared that is left alone.
+    /// Makes the store combine the parts, unless a target has appeared that must be left alone.
     fn complete(&mut self, sent: &[StoredPart]) -> Result<Ended, UploadError> {
         let Some(resource) = self.kept.resource.clone() else { return Ok(Ended::Stored) };
         let mut body = "<CompleteMultipartUpload>".to_owned();
@@ -318,7 +318,7 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
             Ok((_, body)) if is_completed(&body) || self.is_there(sent)? => {
                 return Ok(Ended::Stored);
             }
-            // A success without a result, such as that of a proxy, or an answer that broke off.
+            // A success without a result, such as from a proxy, or a truncated response.
             Ok(_) => {
                 let problem = "it does not say that it has put the parts together";
                 return Err(ClientError::from(InvalidResponse::Protocol(problem)).into());
@@ -326,8 +326,8 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
             Err(error) => error,
         };
         match (error.status(), self.upload.condition) {
-            // The answer of a successful attempt may have been lost. Then it is our own object that
-            // fails the condition.
+            // If the response of a successful attempt was lost, it is our own object that fails the
+            // condition.
             (Some(404 | 412), _) if self.is_in_doubt && self.is_there(sent)? => Ok(Ended::Stored),
             (Some(412), Condition::Absent) => {
                 self.abort();
@@ -337,15 +337,15 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
         }
     }
 
-    /// Returns whether the target is what these parts become.
+    /// Returns whether the target is the object that these parts become.
     fn is_there(&mut self, parts: &[StoredPart]) -> Result<bool, UploadError> {
         let S3Target::Found(response) = self.request_head()? else { return Ok(false) };
         let fields = &response.fields;
         let tag = fields.text("etag").unwrap_or_default().trim_matches('"');
         let is_same = whole_tag(parts).map_or_else(
             || {
-                // Such a tag has only the number of parts. Some stores have the time at which the
-                // upload was begun, so one of an earlier run is not recognized.
+                // Such a tag has only the number of parts. Some stores date the object by the
+                // beginning of the upload, so that of an earlier run is not recognized.
                 let changed = fields.get("last-modified").and_then(parse_date);
                 tag.ends_with(&format!("-{}", parts.len()))
                     && self.since.zip(changed).is_some_and(|(since, changed)| changed >= since)
@@ -355,7 +355,7 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
         Ok(is_same && fields.number("content-length") == Some(self.len))
     }
 
-    /// Sends a request until it is answered with success, as often as is allowed.
+    /// Sends a request until it succeeds, as often as is allowed.
     fn send_retried(
         &mut self,
         method: &str,
@@ -372,7 +372,7 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
             };
             self.has_answered |= matches!(error, ClientError::Status { .. });
             let is_uncertain = match error {
-                // Refused, and not carried out.
+                // It was refused, and not carried out.
                 ClientError::Status { status, .. } => status >= 500 && status != 503,
                 _ => true,
             };
@@ -404,23 +404,23 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
         let body = connection.incoming().memory(response.framing, MAX_BODY);
         let body = body.map_err(|error| ClientError::receiving(connection.address(), error))?;
         self.idle = response.keeps_alive.then_some(connection);
-        // A long answer begins before it is known how it will end.
+        // A long response begins before its outcome is known.
         match refusal_in(&body) {
             Some(error) => Err(error),
             None => Ok((response, body)),
         }
     }
 
-    /// Removes the upload from the store, and the journal. It is reported if the store does not.
+    /// Removes the upload from the store, and the journal. If the store fails, that is reported.
     fn abort(&mut self) {
         if let Some(resource) = self.kept.resource.take() {
-            // Also after it was cancelled. A redirect could name anything to be deleted.
+            // Even after a cancellation. A redirect could lead to the deletion of anything.
             let client = HttpClient { cancel: None, timeout: ABORT_TIMEOUT, ..self.client.clone() };
             let request = Request { method: "DELETE", fields: &[] };
             let removed = client.execute_without_redirects(None, &request, &resource);
             let removed = removed.and_then(|answer| {
                 let (connection, response) = (answer.connection, answer.response);
-                // Another command may have removed it, or ended it.
+                // Another command may have removed or completed it.
                 let is_gone = response.is_success() || response.status == 404;
                 if is_gone { Ok(()) } else { Err(connection.refusal(&response)) }
             });
@@ -439,14 +439,14 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
                 matches!(**error, Error::SourceChanged { .. } | Error::SourceEnded { .. })
             }
             UploadError::Precondition { .. } | UploadError::NoTag => true,
-            // With other keys, or later, it may go on.
+            // With other keys, or later, it may be resumed.
             UploadError::Client(ClientError::Status { code, .. }) if is_about_signature(code) => {
                 false
             }
             error if error.is_temporary() => false,
             error => error.status().is_some_and(|status| matches!(status, 400 | 404 | 412)),
         };
-        // No later run could continue the upload, so its parts must not stay at the store.
+        // No later run could resume the upload, so its parts must not stay in the store.
         if is_useless || !self.kept.is_written() {
             self.abort();
         }
@@ -455,7 +455,7 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
     }
 }
 
-/// Returns the refusal in the body of an answer whose status is a success.
+/// Returns the refusal in the body of a response with a success status.
 fn refusal_in(body: &[u8]) -> Option<ClientError> {
     let (mut code, mut detail, mut is_error) = (String::new(), String::new(), false);
     xml::read(body, |name, text| match name {
@@ -484,14 +484,14 @@ fn refusal_in(body: &[u8]) -> Option<ClientError> {
     })
 }
 
-/// Returns whether a store says that it has put the parts together.
+/// Returns whether the body says that the store has combined the parts.
 fn is_completed(body: &[u8]) -> bool {
     let mut is_completed = false;
     xml::read(body, |name, _| is_completed |= name == b"completemultipartuploadresult");
     is_completed
 }
 
-/// The maximum size of an answer in bytes: a thousand parts.
+/// The maximum size of a response in bytes: a thousand parts.
 const MAX_BODY: usize = 4 << 20;
 
 /// The time limit for the removal of an upload.

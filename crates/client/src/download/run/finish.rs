@@ -1,4 +1,4 @@
-//! The end of a download: with its name, with a partial file, or by starting over.
+//! The end of a download: a complete file, a partial file, or starting over.
 
 use std::fs::File;
 use std::sync::atomic::Ordering;
@@ -25,7 +25,7 @@ impl Download<'_, '_> {
                 return Ok(false);
             }
             Some(PartialFile::Resumable(kept)) => {
-                // Empty before another journal is written, so that no crash can leave a mixture.
+                // Emptied before another journal is written, so that no crash can leave a mixture.
                 let emptied = kept.atomic.file().set_len(0);
                 emptied.map_err(DownloadError::local("emptying"))?;
             }
@@ -39,11 +39,11 @@ impl Download<'_, '_> {
         Ok(true)
     }
 
-    /// Completes the file: checks it and gives it its time and its name.
+    /// Completes the file: checks it and sets its time and its name.
     pub(super) fn finish(&mut self) -> Result<()> {
         let file = match &self.partial {
             None => {
-                // Of another version, which the server had for a while.
+                // A partial file of another version, which the server had meanwhile.
                 self.name().filter(|_| self.is_on_disk).inspect(|name| name.forget(true));
                 return Ok(());
             }
@@ -56,7 +56,7 @@ impl Download<'_, '_> {
         let checked = check(file, total, options, &self.offered, cancel);
         if matches!(checked, Err(DownloadError::Digest(_))) {
             self.mirrors.iter().for_each(|mirror| mirror.keep_digests(file));
-            // There is nothing in it that could be resumed.
+            // Nothing in it can be resumed.
             self.start_over()?;
         }
         self.facts = checked?;
@@ -96,20 +96,20 @@ impl Download<'_, '_> {
             };
             let is_kept = is_partial && !matches!(error, DownloadError::Replaced);
             if let Some(name) = self.name().filter(|name| is_kept && name.has_part()) {
-                // A later process only has to name it.
+                // A later process only has to rename it.
                 self.unnamed = Some(PartialInfo { name: name.part_name().into(), bytes: total });
             }
             return Err(error);
         }
         if let Some(name) = self.name().filter(|_| self.is_on_disk) {
-            // The partial file of a version that was discarded has no bytes.
+            // The partial file of a discarded version is empty.
             name.forget(!is_partial);
         }
         Ok(())
     }
 
-    /// Removes the leftovers of an earlier process for the file that is complete now, unless this
-    /// process has done so already.
+    /// Removes what an earlier process left of the file that is now complete, unless this process
+    /// has done so already.
     pub(super) fn forget_superseded(&self) {
         if let Some(name) = self.name().filter(|_| !self.is_on_disk) {
             name.forget_superseded(self.noted_url().as_str());
@@ -122,7 +122,7 @@ impl Download<'_, '_> {
         matches!(if_exists, IfExists::Replace | IfExists::Update)
     }
 
-    /// Returns the failure, with what is kept.
+    /// Returns the failure, with the partial file that is kept.
     pub(super) fn failed(mut self, error: DownloadError) -> DownloadFailed {
         let kept = self.here();
         let unnamed = self.unnamed.take();
@@ -148,8 +148,8 @@ impl Download<'_, '_> {
     }
 }
 
-/// Gives a file the time of the server's. Some file systems take no times, or not this one: the
-/// bytes are right all the same.
+/// Gives a file the server's time. Some file systems support no times, or not this one: the
+/// contents are right all the same.
 fn keep_time(file: &File, modified: SystemTime) -> Result<()> {
     match set_time(file, modified) {
         Err(Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(()),

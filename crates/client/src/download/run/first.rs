@@ -1,5 +1,5 @@
-//! The first requests: they find out whether the file is here already, what an earlier process
-//! left, and which version the server has.
+//! The first requests: they find out whether the file exists already, what an earlier process left,
+//! and which version the server has.
 
 use std::fs::File;
 use std::ops::Range;
@@ -28,20 +28,20 @@ use crate::journal::FileId;
 /// The result of the first requests of a round.
 #[allow(clippy::large_enum_variant)] // the large one is taken apart at once
 pub(super) enum FirstAnswer<'a> {
-    /// An answer with a body.
+    /// A response with a body.
     Body {
         answer: OpenResponse<'a>,
-        /// The range that follows; all of the file if that is unknown.
+        /// The range that follows; `None` if the length is unknown.
         range: Option<Range<u64>>,
     },
-    /// Nothing is missing of the version that the server has.
+    /// Nothing is missing of the server's version.
     Complete,
-    /// The version that is here under the final name is that of the server.
+    /// The file that has the final name is the server's version.
     Unmodified,
 }
 
 impl<'j, 'a> Download<'j, 'a> {
-    /// Returns whether the file is here already.
+    /// Returns whether the file exists already.
     pub(super) fn is_here(&mut self) -> Result<bool> {
         let Target::Named { if_exists, .. } = *self.target else { return Ok(false) };
         let Some(name) = self.name() else { return Ok(false) };
@@ -104,7 +104,7 @@ impl<'j, 'a> Download<'j, 'a> {
         }
         match if_exists {
             IfExists::Replace | IfExists::Update => {
-                // None of them is of the file that comes.
+                // These are the digests of the existing file, not of the new one.
                 self.facts.clear();
                 Ok(false)
             }
@@ -112,7 +112,7 @@ impl<'j, 'a> Download<'j, 'a> {
         }
     }
 
-    /// Computes the digests of the file that is here, if any are expected or to be shown.
+    /// Computes the digests of the existing file, if any are expected or to be shown.
     fn check_here(&mut self, file: &File, size: u64) -> Result<()> {
         let options = self.options;
         if !options.expected.is_empty() || !options.shown.is_empty() {
@@ -144,7 +144,7 @@ impl<'j, 'a> Download<'j, 'a> {
         self.answered_url = subject.answered.and_then(|url| Url::parse(&url).ok());
         let modified = subject.modified.map(Duration::from_secs);
         self.modified = modified.and_then(|since| SystemTime::UNIX_EPOCH.checked_add(since));
-        // The server said so, or there would be no journal.
+        // Without ranges there would be no journal.
         self.has_ranges = true;
         self.resumed_at = self.here();
         self.gauge.set(self.resumed_at, self.total);
@@ -165,7 +165,7 @@ impl<'j, 'a> Download<'j, 'a> {
                 return Ok(FirstAnswer::Complete);
             };
             request.wants_digest = wanted(self.options);
-            // A part of another version is resumed.
+            // Not if a part of another version is resumed.
             let unless = self.unless.as_ref().filter(|_| request.version.is_none());
             request.unless = unless.map(|(recorded, _)| recorded.version.field().to_owned());
             let answer = match opened.filter(|_| request.range.is_none()) {
@@ -190,8 +190,8 @@ impl<'j, 'a> Download<'j, 'a> {
                 Interpretation::Refused => {
                     return Err(answer.connection.refusal(&answer.response).into());
                 }
-                // Another resource, to which a redirect leads now, may have the same tag; and a
-                // confused cache may answer 304 for another version.
+                // A redirect may lead to another resource with the same tag now, and a broken cache
+                // may answer 304 for another version.
                 Interpretation::Unmodified
                     if self.unless.as_ref().is_some_and(|(recorded, _)| {
                         !recorded.is_of(&answer.url)
@@ -210,7 +210,7 @@ impl<'j, 'a> Download<'j, 'a> {
                     self.adopt(&answer, total)?;
                     return Ok(FirstAnswer::Body { answer, range: total.map(|total| 0..total) });
                 }
-                // Nothing would tell whether the other parts are of the same version.
+                // Without a validator, other parts may be of another version.
                 Interpretation::Part { range, total }
                     if range.end < total
                         && request.version.is_none()
@@ -226,7 +226,7 @@ impl<'j, 'a> Download<'j, 'a> {
         }
     }
 
-    /// Returns the error for an answer that is not of the version that is here.
+    /// Returns the error for a response of another version than the existing part.
     fn changed(&self, request: &FileRequest, response: &Response) -> DownloadError {
         if self.here() > 0 && names_no_version(response) {
             DownloadError::NoVersion
@@ -237,7 +237,7 @@ impl<'j, 'a> Download<'j, 'a> {
         }
     }
 
-    /// Checks that what this URL sends belongs to the parts that are here.
+    /// Checks that the response of this URL fits the parts that have arrived.
     fn check_joins(&self, answered: &Url) -> Result<()> {
         let Some(version) = &self.version else { return Ok(()) };
         if version.joins(self.answered_url.as_ref().unwrap_or(self.url), answered) {
@@ -249,7 +249,7 @@ impl<'j, 'a> Download<'j, 'a> {
         require_digest(self.partial.as_ref().and_then(PartialFile::journal))
     }
 
-    /// Returns the next request; `None` if nothing is missing of a version that the server has.
+    /// Returns the next request; `None` if nothing is missing of the server's version.
     pub(super) fn next_request(&self, is_local: bool) -> Option<FileRequest> {
         let is_single = match self.options.connections {
             Some(connections) => connections == 1,
@@ -281,26 +281,26 @@ impl<'j, 'a> Download<'j, 'a> {
             _ => {
                 let is_whole = is_single || self.request_mode == RequestMode::Whole;
                 let range = if is_whole { None } else { Some((0, Some(FIRST_PIECE))) };
-                // A file without a byte was made for this version all the same.
+                // An empty partial file was still created for this version.
                 let version = self.version.clone().map(|version| (version, self.total));
                 Some(FileRequest { range, version, ..FileRequest::default() })
             }
         }
     }
 
-    /// Returns whether the file has to be requested as a whole, because parts do not tell how long
-    /// it is. Received bytes of unknown length are discarded.
+    /// Returns whether the file must be requested as a whole, because parts do not tell its length.
+    /// Received bytes of unknown length are discarded.
     fn goes_as_whole(&mut self, request: &FileRequest, response: &Response) -> Result<bool> {
         let version = request.version.as_ref();
         match request.range.is_some() && lacks_total(response) {
             true if version.is_none() => Ok(true),
-            // The received bytes could never be known to be all.
+            // It could never be known when the received bytes are complete.
             true if version.is_some_and(|(_, known)| known.is_none()) => self.start_over(),
             _ => Ok(false),
         }
     }
 
-    /// Adopts the properties of the file from a response, and creates the file if there is none.
+    /// Adopts the file's properties from a response, and creates the file if there is none.
     pub(super) fn adopt(&mut self, answer: &OpenResponse<'_>, total: Option<u64>) -> Result<()> {
         let response = &answer.response;
         self.modified = modified(response).or(self.modified);
@@ -311,7 +311,7 @@ impl<'j, 'a> Download<'j, 'a> {
         if self.options.verify && self.client.credentials.store().is_some() {
             offered.extend(self.request_store_digest(response)?);
         }
-        // A part need not repeat those of the whole.
+        // A part need not repeat the digests of the whole.
         if self.partial.is_none() || !offered.is_empty() {
             self.offered = offered;
         }
@@ -323,7 +323,7 @@ impl<'j, 'a> Download<'j, 'a> {
             self.has_ranges = has_ranges(response) && self.request_mode == RequestMode::Ranges;
             self.partial = Some(self.place(total)?);
             self.is_on_disk |= matches!(self.partial, Some(PartialFile::Resumable(_)));
-            // Servers redirect the name of a folder to the same with a slash, and send its page.
+            // Servers redirect the name of a folder to one with a slash, and send its page.
             let is_page =
                 response.fields.text("content-type").is_some_and(|it| it.starts_with("text/"));
             if is_page && answer.url.path().strip_suffix('/') == Some(self.url.path()) {
@@ -334,7 +334,7 @@ impl<'j, 'a> Download<'j, 'a> {
         self.check_room()
     }
 
-    /// Asks a store for the digest of the version that answers: it has none for parts.
+    /// Requests the digest of the responding version from a store, which sends none with parts.
     fn request_store_digest(&self, answered: &Response) -> Result<Option<Digest>> {
         let fields = [("x-amz-checksum-mode", "ENABLED")];
         let request = Request { method: "HEAD", fields: &fields };
@@ -371,25 +371,25 @@ impl<'j, 'a> Download<'j, 'a> {
         }
     }
 
-    /// Checks before the first byte whether there is enough space.
+    /// Checks that there is enough space before the first byte is received.
     pub(super) fn check_room(&self) -> Result<()> {
         let (Some(total), Some(partial)) = (self.total, &self.partial) else { return Ok(()) };
         if matches!(partial, PartialFile::Stream { .. }) {
             return Ok(());
         }
         let Ok(room) = fstatvfs(partial.file()) else { return Ok(()) };
-        // An earlier process has reserved room for more than it has received.
+        // An earlier process may have reserved more space than it has filled.
         let reserved = partial.file().metadata().map_or(0, |found| found.blocks() * 512);
         let needed = total.saturating_sub(self.here().max(reserved));
         let free = room.f_bavail * room.f_frsize;
-        // Some file systems say nothing of their size.
+        // Some file systems do not report their size.
         let is_full = room.f_blocks > 0 && needed > free;
         if is_full { Err(DownloadError::NoRoom { needed, free }) } else { Ok(()) }
     }
 }
 
-/// Requests the head of a file: by GET where the server refuses HEAD, and the body is not read
-/// then. Failures that may pass are repeated.
+/// Requests the head of a file: by GET if the server refuses HEAD, without reading the body.
+/// Temporary failures are retried.
 pub(in crate::download) fn request_head<'a>(
     client: &HttpClient<'a>,
     url: &Url,
@@ -425,7 +425,7 @@ pub(in crate::download) fn request_head<'a>(
 /// The length of the first request in bytes, if more connections may follow.
 const FIRST_PIECE: u64 = 16 << 20;
 
-/// Returns whether the server, or one before it, may have refused the range and not the file.
+/// Returns whether the server, or a proxy, may have refused the range and not the file.
 fn is_range_refused(request: &FileRequest, response: &Response) -> bool {
     let is_fresh = request.range.is_some() && request.version.is_none();
     is_fresh && may_be_about_range(response.status)

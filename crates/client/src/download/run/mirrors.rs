@@ -1,8 +1,8 @@
 //! Other servers that have the same file.
 //!
-//! Pieces of two servers are only put together if both have the same strong entity tag, or if the
-//! digest of the whole is known and compared at the end. A server that fails or has another file is
-//! not used again.
+//! Pieces of two servers are only combined if both have the same strong entity tag, or if the
+//! digest of the whole file is known and compared at the end. A server that fails or has another
+//! file is no longer used.
 
 use std::fs::File;
 use std::ops::Range;
@@ -24,7 +24,7 @@ use crate::http::{HttpClient, Response};
 pub(in crate::download) struct MirrorServer<'c> {
     pub(in crate::download) client: HttpClient<'c>,
     pub(in crate::download) url: Url,
-    /// The bytes that it has sent.
+    /// The ranges that it has sent.
     pub(in crate::download) sent: Mutex<Vec<SentRange>>,
 }
 
@@ -32,12 +32,12 @@ pub(in crate::download) struct MirrorServer<'c> {
 #[derive(Debug)]
 pub(in crate::download) struct SentRange {
     range: Range<u64>,
-    /// The digest of the bytes that it sent, once the file was found to be wrong.
+    /// The digest of these bytes, once the file was found to be wrong.
     digest: Option<Digest>,
 }
 
 impl<'c> MirrorServer<'c> {
-    /// Returns the server alone, to download from it first.
+    /// Returns the server by itself, as the first one to download from.
     pub(in crate::download) fn as_server(&self) -> Server<'_, 'c> {
         Server { client: &self.client, url: &self.url }
     }
@@ -57,14 +57,14 @@ impl<'c> MirrorServer<'c> {
         !lock(&self.sent).is_empty()
     }
 
-    /// Computes the digest of the bytes that it sent, before the wrong file is discarded.
+    /// Computes the digests of the ranges that it sent, before the wrong file is discarded.
     pub(in crate::download) fn keep_digests(&self, file: &File) {
         for sent in &mut *lock(&self.sent) {
             sent.digest = digest_of(file, &sent.range);
         }
     }
 
-    /// Returns whether something that it has sent is not in the file that is right.
+    /// Returns whether a range that it sent differs from the right file.
     pub(in crate::download) fn sent_wrong_bytes(&self, right: &File) -> bool {
         let sent = lock(&self.sent);
         sent.iter().any(|SentRange { range, digest }| {
@@ -74,7 +74,7 @@ impl<'c> MirrorServer<'c> {
     }
 }
 
-/// Returns the digest of a range; `None` if it cannot be read, which is no server's fault.
+/// Returns the digest of a range; `None` if the file cannot be read, which is no server's fault.
 fn digest_of(file: &File, range: &Range<u64>) -> Option<Digest> {
     compute(file, range.clone(), &[Algorithm::Sha256], |_| true).ok()?.digests.pop()
 }
@@ -82,16 +82,16 @@ fn digest_of(file: &File, range: &Range<u64>) -> Option<Digest> {
 /// The servers of one round of requests.
 pub(in crate::download) struct Sources<'c> {
     mirrors: Vec<Mirror<'c>>,
-    /// Whether the server that was asked first has failed.
+    /// Whether the first server has failed.
     is_first_dropped: AtomicBool,
     /// Whether the digest of the whole file is compared at the end.
     pub(in crate::download) is_checked: bool,
 }
 
-/// A server besides the one that was asked first.
+/// A server other than the first one.
 pub(in crate::download) struct Mirror<'c> {
     pub(in crate::download) server: &'c MirrorServer<'c>,
-    /// The version of its pieces, where it may differ from that of the other servers.
+    /// The version of its pieces, if it may differ from that of the other servers.
     version: Mutex<Option<StrongValidator>>,
     is_dropped: AtomicBool,
 }
@@ -107,7 +107,7 @@ impl<'c> Sources<'c> {
         Self { mirrors, is_first_dropped: AtomicBool::new(false), is_checked }
     }
 
-    /// Returns the mirror that a worker asks; `None` for the server that was asked first.
+    /// Returns the mirror that a worker uses; `None` for the first server.
     pub(in crate::download) fn of(&self, worker: usize) -> Option<&Mirror<'c>> {
         let is_there = |mirror: &&Mirror<'_>| !mirror.is_dropped.load(Ordering::Relaxed);
         let mirrors: Vec<_> = self.mirrors.iter().filter(is_there).collect();
@@ -128,11 +128,11 @@ impl<'c> Sources<'c> {
         !self.is_first_dropped.load(Ordering::Relaxed) || self.mirrors.iter().any(is_there)
     }
 
-    /// Returns the version that a piece of a mirror must be of; `None` for any.
+    /// Returns the version that the pieces of a mirror must have; `None` for any.
     ///
     /// # Errors
     ///
-    /// [`DownloadError::Changed`] if nothing would show whether its pieces fit those of the other
+    /// [`DownloadError::Changed`] if nothing would prove that its pieces fit those of the other
     /// servers, which are of `version`.
     pub(in crate::download) fn wanted(
         &self,
@@ -143,7 +143,7 @@ impl<'c> Sources<'c> {
         match (known, version) {
             (Some(known), _) => Ok(Some(known)),
             (None, _) if self.is_checked => Ok(None),
-            // Dates are those of one server.
+            // Dates of different servers are not comparable.
             (None, Some(tag @ StrongValidator::Tag(_))) => Ok(Some(tag.clone())),
             (None, _) => Err(DownloadError::Changed),
         }
@@ -151,7 +151,7 @@ impl<'c> Sources<'c> {
 }
 
 impl Mirror<'_> {
-    /// Records the version of the first piece: all others must be of the same.
+    /// Records the version of the first piece, which all others must have.
     pub(in crate::download) fn record_version(&self, response: &Response) {
         let mut version = lock(&self.version);
         *version = version.take().or_else(|| StrongValidator::of(response));

@@ -40,7 +40,7 @@ impl<'a> Download<'_, 'a> {
         }
     }
 
-    /// Runs all rounds; returns `true` if there was nothing to do.
+    /// Runs all rounds; returns `true` if the existing file is the server's version.
     fn all(&mut self) -> Result<bool> {
         if self.is_here()? {
             self.forget_superseded();
@@ -61,14 +61,14 @@ impl<'a> Download<'_, 'a> {
                     return Err(error);
                 }
                 (self.on_event)(&DownloadEvent::StartingOver { error: &error });
-                // Servers of one name may have different versions: one answer is of one.
+                // Servers of one name may have different versions: one response has only one.
                 if changes > 1 || matches!(error, DownloadError::NoRanges) {
                     self.request_mode = RequestMode::Whole;
                 }
                 continue;
             }
             if matches!(error, DownloadError::Digest(_)) {
-                // Of a part: there is nothing that could be resumed.
+                // The digest of a part was wrong: nothing can be resumed.
                 self.start_over()?;
                 return Err(error);
             }
@@ -86,8 +86,8 @@ impl<'a> Download<'_, 'a> {
         Ok(was_here)
     }
 
-    /// Requests and fetches the missing bytes, until something fails; returns `true` if the server
-    /// has the version that is here.
+    /// Requests and fetches the missing bytes, until something fails; returns `true` if the
+    /// existing file is the server's version.
     fn round(&mut self) -> Result<bool> {
         match self.open()? {
             FirstAnswer::Body { answer, range: Some(range) } if self.total.is_some() => {
@@ -100,7 +100,7 @@ impl<'a> Download<'_, 'a> {
         Ok(false)
     }
 
-    /// Fetches the missing bytes over as many connections as are worth it.
+    /// Fetches the missing bytes over as many connections as are useful.
     fn fetch(&mut self, answer: OpenResponse<'a>, range: Range<u64>) -> Result<()> {
         let missing = self.missing();
         let Some(total) = self.total.filter(|_| !missing.is_empty()) else { return Ok(()) };
@@ -228,10 +228,10 @@ impl<'a> Download<'_, 'a> {
         }
         let max = match self.options.connections {
             Some(max) => u64::from(max).min(left / MIN_KEPT),
-            // The kernel of one machine copies no faster for having several queues to copy from.
+            // On one machine the kernel copies no faster from several sockets.
             None if is_local && self.mirrors.is_empty() => 1,
             None => {
-                // Each server has a part in it.
+                // Each server gets a connection.
                 let sources = 1 + self.mirrors.len() as u64;
                 let worth = (left / BYTES_PER_CONNECTION).min(MAX_DEFAULT_CONNECTIONS);
                 worth.max(sources).min(left / MIN_KEPT)
@@ -244,7 +244,7 @@ impl<'a> Download<'_, 'a> {
 /// The maximum lag of the journal in bytes.
 const REPORT_EVERY: u64 = 128 << 10;
 
-/// The bytes for which another connection is opened.
+/// The number of bytes that justify another connection.
 const BYTES_PER_CONNECTION: u64 = 16 << 20;
 
 /// The maximum number of connections by default.

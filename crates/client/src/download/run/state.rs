@@ -33,7 +33,7 @@ pub(in crate::download) struct Download<'j, 'a> {
     pub(super) gauge: &'j Gauge,
     pub(super) on_event: &'j (dyn Fn(&DownloadEvent<'_>) + Sync),
     pub(super) rate_limit: &'j RateLimit,
-    /// The answer to a request for the whole file that the caller has sent already.
+    /// The response to a request for the whole file that the caller has already sent.
     pub(in crate::download) opened: Option<OpenResponse<'a>>,
     /// The file; `None` before anything is known.
     pub(super) partial: Option<PartialFile<'j>>,
@@ -46,16 +46,16 @@ pub(in crate::download) struct Download<'j, 'a> {
     pub(super) is_on_disk: bool,
     /// Whether the server has answered in this run.
     pub(super) has_answered: bool,
-    /// Whether an answer in this run was of the version that is fetched.
+    /// Whether a response in this run had the version that is fetched.
     pub(super) is_adopted: bool,
     pub(super) request_mode: RequestMode,
-    /// The version that is here, and its size, if the server is to send another one only.
+    /// The existing version and its size, if the server should only send a different one.
     pub(super) unless: Option<(RecordedVersion, u64)>,
-    /// The URL that the version is of, to which redirects may have led.
+    /// The URL from which the version came, after redirects.
     pub(super) answered_url: Option<Url>,
-    /// The complete file that could not get its name.
+    /// The complete file that could not be renamed.
     pub(super) unnamed: Option<PartialInfo>,
-    /// Whether the workers have failed as many times in a row as is allowed.
+    /// Whether the workers have failed as many consecutive times as is allowed.
     pub(super) is_given_up: bool,
     pub(super) report: Report,
     pub(super) connections: u32,
@@ -109,7 +109,7 @@ impl<'j, 'a> Download<'j, 'a> {
         }
     }
 
-    /// Waits for another attempt, or gives up with this error.
+    /// Waits before another attempt, or gives up with this error.
     pub(super) fn wait(&self, backoff: &mut Backoff, error: DownloadError) -> Result<()> {
         let cancel = self.client.cancel.as_slice();
         backoff.wait(error, self.has_answered, cancel, |error, after| {
@@ -141,7 +141,7 @@ impl<'j, 'a> Download<'j, 'a> {
         present.iter().fold(vec![all], |missing, range| without(&missing, range))
     }
 
-    /// Returns the URL as journals have it: without a password, which must not reach the disk.
+    /// Returns the URL for journals: without a password, which must not reach the disk.
     pub(super) fn noted_url(&self) -> Url {
         without_credentials(self.url)
     }
@@ -154,10 +154,10 @@ impl<'j, 'a> Download<'j, 'a> {
     }
 }
 
-/// The way to request a file of which nothing is here.
+/// How to request a file that has not begun.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum RequestMode {
-    /// A first range, which others can follow.
+    /// A first range, which others may follow.
     Ranges,
     /// The whole file at once, because ranges failed or have no version.
     Whole,

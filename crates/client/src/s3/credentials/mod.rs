@@ -1,6 +1,6 @@
-//! The places where the keys of a store are looked for.
+//! The sources of the keys of a store.
 //!
-//! Each source is asked in its turn until one has keys; from then on it alone is asked for newer
+//! The sources are tried in order until one has keys; from then on only that one is asked for newer
 //! ones. Keys are never printed.
 
 mod profiles;
@@ -21,18 +21,18 @@ pub use profiles::{ProfileFiles, Profiles};
 /// The keys of a user of a store.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Keys {
-    /// The name of the key.
+    /// The access key ID.
     pub id: String,
-    /// The secret.
+    /// The secret key.
     pub secret: String,
-    /// The token of a session, if the keys are those of one.
+    /// The session token, if the keys are those of a session.
     pub token: Option<String>,
-    /// When they expire, if they do.
+    /// The time at which they expire, if they do.
     pub expires: Option<SystemTime>,
 }
 
 impl Keys {
-    /// Refuses keys that would not fit into a field of a request.
+    /// Refuses keys that would not fit into a header field.
     fn check(&self, place: &'static str) -> Result<(), ClientError> {
         let texts = [Some(&self.id), Some(&self.secret), self.token.as_ref()];
         let is_plain = |text: &String| text.bytes().all(|byte| matches!(byte, 0x21..=0x7e));
@@ -53,11 +53,11 @@ impl fmt::Debug for Keys {
 /// A source of keys.
 #[derive(Clone, Debug)]
 pub enum KeySource {
-    /// These, from the environment.
+    /// These keys, from the environment.
     Keys(Keys),
-    /// A profile of the files that the tools of Amazon share.
+    /// A profile in the files that Amazon's tools share.
     Profile(ProfileFiles),
-    /// A token in a file, which a service changes for keys (`AssumeRoleWithWebIdentity`).
+    /// A token in a file, which a service exchanges for keys (`AssumeRoleWithWebIdentity`).
     WebIdentity {
         /// The file, which is read each time.
         token_file: PathBuf,
@@ -72,7 +72,7 @@ pub enum KeySource {
     Container {
         /// Its URL.
         url: Url,
-        /// The value of `Authorization`.
+        /// The value of the `Authorization` field.
         token: Option<String>,
         /// The file with that value, which is read each time.
         token_file: Option<PathBuf>,
@@ -85,7 +85,7 @@ pub enum KeySource {
 }
 
 impl KeySource {
-    /// Returns the files that it reads again when keys are replaced, and what they are links to.
+    /// Returns the files that are read again when keys are replaced, and the targets of links.
     fn files(&self) -> Vec<PathBuf> {
         let files: Vec<&PathBuf> = match self {
             Self::Profile(files) => files.credentials.iter().chain(files.config.as_ref()).collect(),
@@ -97,7 +97,7 @@ impl KeySource {
         files.iter().map(|file| (*file).clone()).chain(linked).collect()
     }
 
-    /// Returns the port of the service that it asks.
+    /// Returns the port of the key service.
     fn port(&self) -> Option<u16> {
         match self {
             Self::Keys(_) | Self::Profile(_) => None,
@@ -107,7 +107,7 @@ impl KeySource {
         }
     }
 
-    /// Returns its name for people.
+    /// Returns its name for messages.
     fn name(&self) -> &'static str {
         match self {
             Self::Keys(_) => "the environment",
@@ -119,12 +119,12 @@ impl KeySource {
     }
 }
 
-/// The sources of keys, in their order.
+/// The sources of keys, in order.
 #[derive(Debug)]
 pub(super) struct KeySources {
     sources: Vec<KeySource>,
     client: HttpClient<'static>,
-    /// The index of the source that had keys.
+    /// The index of the source in which keys were found.
     found: OnceLock<usize>,
 }
 
@@ -150,7 +150,7 @@ impl KeySources {
     ///
     /// # Errors
     ///
-    /// [`ClientError::Keys`] if a source should have keys and they cannot be had.
+    /// [`ClientError::Keys`] if a source should have keys but they cannot be obtained.
     pub(super) fn find(&self) -> Result<Option<(Keys, &'static str)>, ClientError> {
         for (index, source) in self.sources.iter().enumerate() {
             if self.found.get().is_some_and(|found| *found != index) {
@@ -163,7 +163,7 @@ impl KeySources {
             };
             if let Some(keys) = keys {
                 keys.check(source.name())?;
-                // Another thread that was first has found the same.
+                // Another thread that was faster has found the same.
                 let _ = self.found.set(index);
                 return Ok(Some((keys, source.name())));
             }
@@ -172,8 +172,8 @@ impl KeySources {
     }
 }
 
-/// The time limit for connecting to a service that has keys: it is near, or not there at all.
+/// The time limit for connecting to a key service, which is nearby or does not exist.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The time limit for its answer.
+/// The time limit for its response.
 const TIMEOUT: Duration = Duration::from_secs(5);

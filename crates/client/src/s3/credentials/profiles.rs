@@ -1,4 +1,4 @@
-//! Profiles in the files that the tools of Amazon share: `~/.aws/credentials` and `~/.aws/config`.
+//! Profiles in the files that Amazon's tools share: `~/.aws/credentials` and `~/.aws/config`.
 
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::Keys;
 use crate::error::KeysError;
 
-/// The two files, and the profile that is meant.
+/// The two files, and the selected profile.
 #[derive(Clone, Debug)]
 pub struct ProfileFiles {
     /// The path of `credentials`; `None` if there is none.
@@ -16,7 +16,7 @@ pub struct ProfileFiles {
     pub config: Option<PathBuf>,
     /// The name of the profile.
     pub profile: String,
-    /// Whether the user named the profile, which then has to be there.
+    /// Whether the user named the profile, which must exist then.
     pub is_named: bool,
 }
 
@@ -24,11 +24,11 @@ pub struct ProfileFiles {
 pub type Profiles = HashMap<String, String>;
 
 impl ProfileFiles {
-    /// Returns the settings of the profile; those of `credentials` come first.
+    /// Returns the settings of the profile; those of `credentials` take precedence.
     ///
     /// # Errors
     ///
-    /// [`KeysError::Read`], or [`KeysError::ProfileNotFound`] if the profile was named by the user.
+    /// [`KeysError::Read`], or [`KeysError::ProfileNotFound`] if the user named the profile.
     pub fn read(&self) -> Result<Profiles, KeysError> {
         let mut settings = HashMap::new();
         let mut is_there = false;
@@ -67,7 +67,7 @@ impl ProfileFiles {
     }
 }
 
-/// Settings by which other programs get keys.
+/// Settings of unsupported methods of obtaining keys.
 const OTHER_WAYS: [&str; 5] =
     ["sso_session", "sso_start_url", "credential_process", "role_arn", "login_session"];
 
@@ -81,8 +81,8 @@ fn text(path: Option<&Path>) -> Result<String, KeysError> {
     }
 }
 
-/// Returns the settings of a section. Settings that belong to another one (`s3 =`, and indented
-/// lines after it) are named after both: `s3.addressing_style`.
+/// Returns the settings of a section. Nested settings (`s3 =`, and indented lines after it) are
+/// named after both levels: `s3.addressing_style`.
 fn section(text: &str, profile: &str, prefix: &str) -> Option<Profiles> {
     let mut found: Option<Profiles> = None;
     let (mut is_meant, mut outer) = (false, String::new());

@@ -12,7 +12,7 @@ use super::{KeySource, Keys};
 use crate::error::{ClientError, KeysError};
 use crate::http::{HttpClient, Request, xml};
 
-/// Asks a service for keys; `None` if there is no such service.
+/// Requests keys from a service; `None` if it does not exist.
 pub(super) fn keys(
     client: &HttpClient<'static>,
     source: &KeySource,
@@ -29,7 +29,7 @@ pub(super) fn keys(
     }
 }
 
-/// Keys as the metadata services of containers and machines write them.
+/// Keys in the format of the metadata services of containers and virtual machines.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Document {
@@ -121,7 +121,7 @@ fn is_near(url: &Url) -> bool {
     }
 }
 
-/// Asks the metadata service of a virtual machine, which need not be there.
+/// Queries the metadata service of a virtual machine, which may not exist.
 fn metadata(client: &HttpClient<'static>, base: &Url) -> Option<Keys> {
     let ttl = [("X-aws-ec2-metadata-token-ttl-seconds", "21600")];
     let token = request(client, "PUT", &base.join("/latest/api/token").ok()?, &ttl, &[]).ok()?;
@@ -133,7 +133,7 @@ fn metadata(client: &HttpClient<'static>, base: &Url) -> Option<Keys> {
     Document::parse(&request(client, "GET", &roles.join(name).ok()?, &fields, &[]).ok()?)
 }
 
-/// Sends one request, and returns the body of its answer.
+/// Sends one request, and returns the body of the response.
 fn request(
     client: &HttpClient<'static>,
     method: &str,
@@ -165,11 +165,11 @@ fn failed(what: &'static str, url: &Url, error: ClientError) -> ClientError {
     KeysError::Service { what, service: redacted(url), source: Box::new(error) }.into()
 }
 
-/// Returns an address without what might be secret in it.
+/// Returns a URL without the parts that may be secret.
 fn redacted(url: &Url) -> String {
     let host = &url[url::Position::BeforeHost..url::Position::AfterPort];
     format!("{}://{host}", url.scheme())
 }
 
-/// The maximum size of an answer in bytes.
+/// The maximum size of a response in bytes.
 const MAX_BODY: usize = 64 << 10;
