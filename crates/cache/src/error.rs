@@ -13,13 +13,13 @@ use underpass_engine::hint::in_words;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CacheErrorKind {
-    /// The origin's response contradicts the request or itself, or cannot be used.
+    /// The origin's response contradicts the request or itself, or is unusable.
     InvalidResponse,
-    /// More fetches and fills are requested than may run and wait.
+    /// Too many fetches and fills are running and waiting.
     Busy,
     /// The origin has another version now.
     Changed,
-    /// The connection to the origin broke off before the end of its answer.
+    /// The connection to the origin broke before the end of the response.
     CutOff,
     /// The origin denies access to this server.
     AccessDenied,
@@ -27,17 +27,17 @@ pub enum CacheErrorKind {
     Disk,
     /// The quota has no space for the object, and none can be freed.
     NoRoom,
-    /// The origin answered with a whole that has no version, as if in place of an error.
+    /// The origin sent something whole without a version, possibly instead of an error.
     NoVersion,
     /// The origin answered with a server error.
     ServerError,
-    /// The origin redirects elsewhere, which is not followed.
+    /// The origin redirects to a place that is not allowed.
     Redirected,
     /// The origin sent nothing for too long.
     TimedOut,
-    /// No TLS with the origin: its certificate is not trusted, or the handshake failed.
+    /// TLS with the origin failed: in the handshake, or because its certificate is not trusted.
     Tls,
-    /// A folder of the origin has more entries than are listed.
+    /// A folder of the origin has more entries than can be listed.
     TooManyEntries,
     /// The origin cannot be reached.
     Unreachable,
@@ -49,7 +49,7 @@ impl CacheErrorKind {
         CacheError { kind: self, source: Some(Arc::new(source)) }
     }
 
-    /// Returns the status for a client that has nothing of the response yet.
+    /// Returns the status for a client that has not received anything of the response yet.
     #[must_use]
     pub fn status(self) -> u16 {
         self.facts().0
@@ -105,8 +105,8 @@ impl fmt::Display for CacheErrorKind {
 
 /// The reason why an object, or the rest of it, cannot be served.
 ///
-/// Its text is meant for clients; the cause, if the system or the connection has reported one, is
-/// its [`source`](Error::source). It is cheap to clone, as several readers may get the same one.
+/// Its text is meant for clients; the cause, if the system or the connection reported one, is its
+/// [`source`](Error::source). Cloning it is cheap, because several readers may share it.
 #[derive(Clone, Debug)]
 pub struct CacheError {
     kind: CacheErrorKind,
@@ -114,13 +114,13 @@ pub struct CacheError {
 }
 
 impl CacheError {
-    /// Returns what kind of error it is.
+    /// Returns the kind of the error.
     #[must_use]
     pub fn kind(&self) -> CacheErrorKind {
         self.kind
     }
 
-    /// Returns the text for the log of the operator, which includes the cause.
+    /// Returns the text for the operator's log, including the cause.
     #[must_use]
     pub fn detail(&self) -> String {
         match &self.source {
@@ -175,20 +175,20 @@ impl From<ClientError> for CacheError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// Another process uses the folder, or another site of this one.
+    /// Another process, or another site of this process, uses the folder.
     #[error("{} is in use by another process or another site: give each its own", .0.display())]
     InUse(PathBuf),
-    /// The folder was written by another version of the program, or holds something else.
+    /// The folder is that of another version of this program, or has other contents.
     #[error("{} is not a cache folder: give an empty one", .0.display())]
     Format(PathBuf),
-    /// The system refused something.
+    /// A system call failed.
     #[error("{action} {}: {}", .path.display(), in_words(.source))]
     Io {
         /// The action that failed.
         action: &'static str,
-        /// With which file or folder.
+        /// The file or folder.
         path: PathBuf,
-        /// The error of the system.
+        /// The system's error.
         source: io::Error,
     },
 }

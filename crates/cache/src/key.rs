@@ -10,8 +10,8 @@ use underpass_protocol::request::target::Target;
 /// The name of an object on disk: the digest of its key.
 pub(crate) type KeyDigest = [u8; 32];
 
-/// The path and query of an object at the origin, in the one form in which it is requested, and the
-/// client fields by which it varies.
+/// The path and query of an object at the origin in their normalized form, and the request fields
+/// by which it varies.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CacheKey {
     text: String,
@@ -20,16 +20,16 @@ pub struct CacheKey {
 }
 
 impl CacheKey {
-    /// Creates the key of a target, with its path as the client has written it
-    /// ([`Target::normal_path`]): an origin may tell `+` from `%2B`. `None` above 8 KiB.
+    /// Creates the key of a target with the path as the client wrote it ([`Target::normal_path`]),
+    /// because an origin may distinguish `+` from `%2B`. `None` above 8 KiB.
     #[must_use]
     pub fn of(target: &Target<'_>) -> Option<Self> {
         Self::with_path(target.normal_path(), target.is_folder, target.query.raw)
     }
 
-    /// Creates the key of a decoded path without a slash at either end, such as `a/b`, in which all
-    /// but unreserved characters are escaped, as object stores want it. `is_folder` adds a slash at
-    /// its end. `None` if it is longer than 8 KiB.
+    /// Creates the key of a decoded path without leading and trailing slashes, such as `a/b`. All
+    /// but unreserved characters are percent-encoded, as object stores require. `is_folder` appends
+    /// a slash. `None` if it is longer than 8 KiB.
     #[must_use]
     pub fn new(path: &[u8], is_folder: bool, query: &[u8]) -> Option<Self> {
         let mut text = String::with_capacity(path.len() + query.len() + 2);
@@ -48,7 +48,7 @@ impl CacheKey {
             text.push('?');
         }
         for &byte in query {
-            // These bytes are left unchanged by every URL parser.
+            // All URL parsers leave these bytes unchanged.
             match byte {
                 b'!' | b'$'..=b'&' | b'('..=b';' | b'=' | b'?'..=b'_' | b'a'..=b'~' => {
                     text.push(char::from(byte));
@@ -60,7 +60,7 @@ impl CacheKey {
         (text.len() <= MAX_LEN).then_some(Self { text, fields: Vec::new(), digest })
     }
 
-    /// Adds the fields by which objects vary: each name, and its value if the client has sent one.
+    /// Adds the fields by which objects vary: each name, and its value if the client sent one.
     /// `None` if they are longer than 1 KiB.
     #[must_use]
     pub fn with_fields<'f>(
@@ -76,7 +76,7 @@ impl CacheKey {
     fn digest_of(&self, text: &str) -> KeyDigest {
         let mut hash = Sha256::new_with_prefix(text.as_bytes());
         for (name, value) in &self.fields {
-            // Neither is in a name or a value: no two keys have the same text.
+            // Neither separator occurs in a name or value, so no two keys hash the same text.
             hash.update([b"\n", name.as_bytes()].concat());
             if let Some(value) = value {
                 hash.update([b"\r", value.as_bytes()].concat());
@@ -85,7 +85,7 @@ impl CacheKey {
         hash.finalize().into()
     }
 
-    /// Returns the fields of clients that are sent to the origin.
+    /// Returns the client's fields that are sent to the origin.
     pub(crate) fn fields(&self) -> impl Iterator<Item = (&str, &str)> {
         let fields = self.fields.iter();
         fields.filter_map(|(name, value)| Some((name.as_str(), value.as_deref()?)))
@@ -97,8 +97,8 @@ impl CacheKey {
         &self.text
     }
 
-    /// Returns the path and query with all characters of the path escaped that may be: the same
-    /// text for all keys that name the same file to this node's rules.
+    /// Returns the path and query with every character of the path percent-encoded that may be: the
+    /// same text for all spellings that name the same file in this node's rules.
     pub(crate) fn escaped(&self) -> Cow<'_, str> {
         let (path, query) = self.path_and_query();
         if !path.bytes().any(is_delimiter) {
@@ -116,8 +116,8 @@ impl CacheKey {
         Cow::Owned(out)
     }
 
-    /// Returns the key and those of the same file as other programs write its path: with all
-    /// characters escaped that may be, with none, and with those that `encodeURIComponent` escapes.
+    /// Returns the key and its variants in the spellings of other programs: with every character
+    /// percent-encoded that may be, with none, and with those that `encodeURIComponent` encodes.
     pub(crate) fn spellings(&self) -> Vec<Self> {
         let escaped = self.escaped();
         let with = |plain: &[u8]| {
@@ -154,10 +154,10 @@ impl fmt::Display for CacheKey {
     }
 }
 
-/// The characters that a part of a path may have as they are or escaped (RFC 3986 3.3).
+/// The characters that need not be percent-encoded in a path segment (RFC 3986 3.3).
 const DELIMITERS: &[u8] = b"!$&'()*+,:;=@";
 
-/// Returns whether a part of a path may have this character as it is or escaped (RFC 3986 3.3).
+/// Returns whether a path segment may have this character encoded or not (RFC 3986 3.3).
 fn is_delimiter(byte: u8) -> bool {
     DELIMITERS.contains(&byte)
 }
@@ -165,7 +165,7 @@ fn is_delimiter(byte: u8) -> bool {
 /// The maximum length of a key in bytes.
 const MAX_LEN: usize = 8 << 10;
 
-/// The maximum length of the names and values of its fields in bytes.
+/// The maximum length of the names and values of the fields in bytes.
 const MAX_FIELDS_LEN: usize = 1 << 10;
 
 #[cfg(test)]

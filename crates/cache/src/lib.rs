@@ -1,14 +1,14 @@
-//! A disk cache for an origin's files, which are filled and read at the same time.
+//! A disk cache of an origin's files, which can be read while they are being filled.
 //!
-//! An object of the origin is a file here, under a name made from its URL. A fill moves a range of
-//! it from the origin into the file inside the kernel; a reader sends what has arrived from the
-//! same file. All bytes of a file belong to one version of the object: another version gets a new
-//! file.
+//! Each object of the origin is a file in the cache, with a name derived from its URL. A fill moves
+//! a range of it from the origin into the file inside the kernel; a reader sends the bytes that
+//! have arrived from the same file. All bytes of a file belong to one version of the object:
+//! another version gets a new file.
 //!
-//! The crate has no runtime. Fills run on threads of their own, a bounded number of them, and
-//! readers await what they need by futures that any runtime can poll.
+//! The crate has no runtime. Fills run on a limited number of threads, and readers wait by futures
+//! that any runtime can poll.
 //!
-//! The words, in the order in which a request meets them:
+//! The terms, in the order in which a request encounters them:
 //!
 //! | word | meaning |
 //! | --- | --- |

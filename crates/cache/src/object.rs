@@ -1,8 +1,8 @@
 //! One object: its current version, and the fetch from the origin that is in progress.
 //!
 //! Locks are taken in this order: the files of an object, the quota, the objects in memory, the
-//! state of an object, and that of a version. What is dropped under the state of an object may
-//! take none of those before it, and a version is dropped after it: closing its file can last.
+//! state of an object, and that of a version. What is dropped under the state of an object must
+//! not take an earlier lock, and versions are dropped after it: closing their file can take long.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -26,17 +26,17 @@ use crate::version::ObjectVersion;
 pub(crate) struct CachedObject {
     pub(crate) key: CacheKey,
     state: Mutex<ObjectState>,
-    /// Held while its files are created, opened or removed together with what memory has of them.
-    /// No other object's is locked meanwhile.
+    /// Held while its files are created, opened or removed, together with the state in memory. No
+    /// other object's files are locked meanwhile.
     files: Mutex<()>,
 }
 
 /// The state of an object.
 #[derive(Debug, Default)]
 pub(crate) struct ObjectState {
-    /// The version that is served.
+    /// The version that is currently served.
     pub(crate) current: Option<Arc<ObjectVersion>>,
-    /// The whole version before it, which takes its place again if its first fill fails.
+    /// The previous whole version, which is restored if the first fill of its successor fails.
     fallback: Option<Arc<ObjectVersion>>,
     /// The fetch in progress, which later requests wait for.
     pub(crate) pending: Option<Arc<PendingFetch>>,
@@ -46,13 +46,13 @@ pub(crate) struct ObjectState {
     pub(crate) private_until: Option<Instant>,
     /// The time until which requests are relayed, because the quota has no space for the object.
     pub(crate) no_room_until: Option<Instant>,
-    /// The time until which the stale version is used, because the origin asks for a pause or has
-    /// failed to send a new one, and how it has failed.
+    /// The time until which the stale version is used, because the origin asked for a pause or
+    /// failed to send a new one, and the kind of failure.
     pub(crate) pause: Option<(Instant, CacheErrorKind)>,
     /// Whether the disk was checked for a stored version.
     pub(crate) is_loaded: bool,
-    /// How often the fetch in progress was disregarded, as by a purge: it must not store what it
-    /// brings.
+    /// How often the fetch in progress was disregarded, as by a purge: its result must not be
+    /// stored.
     pub(crate) purges: u64,
 }
 
@@ -77,7 +77,7 @@ impl CachedObject {
         Self { key, state: Mutex::default(), files: Mutex::default() }
     }
 
-    /// Keeps other threads from creating, opening or removing its files.
+    /// Prevents other threads from creating, opening or removing its files.
     pub(crate) fn lock_files(&self) -> MutexGuard<'_, ()> {
         lock(&self.files)
     }
@@ -86,14 +86,14 @@ impl CachedObject {
         lock(&self.state)
     }
 
-    /// Returns the version that is served.
+    /// Returns the version that is currently served.
     pub(crate) fn current(&self) -> Option<Arc<ObjectVersion>> {
         self.state().current.clone()
     }
 
-    /// Replaces the current version, unless the object was purged since there were this number of
-    /// purges. Readers of the old one get no more than is present or on its way. One that
-    /// `is_usable` if the origin fails takes its place again if the new one is dropped.
+    /// Replaces the current version, unless the object was purged since `purges` was read. Readers
+    /// of the old version only get bytes that are present or being fetched. If `is_usable` when the
+    /// origin fails, the old version is restored if the new one is dropped.
     pub(crate) fn replace(
         &self,
         version: &Arc<ObjectVersion>,
@@ -125,13 +125,13 @@ impl CachedObject {
         }
     }
 
-    /// Returns whether another version takes the place of this one if it is dropped.
+    /// Returns whether a previous version is restored if this one is dropped.
     pub(crate) fn has_fallback(&self, version: &Arc<ObjectVersion>) -> bool {
         let state = self.state();
         state.is_current(version) && state.fallback.is_some()
     }
 
-    /// Forgets the version before this one, whose first fill has ended without dropping it.
+    /// Forgets the previous version, because the first fill of this one was not dropped.
     pub(crate) fn forget_fallback(&self, version: &Arc<ObjectVersion>) {
         let mut state = self.state();
         let forgotten = if state.is_current(version) { state.fallback.take() } else { None };
@@ -139,8 +139,7 @@ impl CachedObject {
         drop(forgotten);
     }
 
-    /// Removes the current version and returns whether there was one; its readers still get all of
-    /// it.
+    /// Removes the current version; returns whether there was one. Its readers still get all of it.
     pub(crate) fn detach(&self) -> bool {
         let (before, _fallback) = {
             let mut state = self.state();
@@ -149,7 +148,7 @@ impl CachedObject {
         before.as_ref().map(|before| before.detach()).is_some()
     }
 
-    /// Forgets what is known of it. Later requests start a fetch of their own.
+    /// Forgets everything known about it. Later requests start a new fetch.
     pub(crate) fn purge(&self) {
         let mut state = self.state();
         state.response = None;
@@ -177,7 +176,7 @@ impl CachedObject {
         pending.finish(outcome);
     }
 
-    /// Returns whether nothing uses it, so that it can be dropped from memory.
+    /// Returns whether nothing uses the object, so that it can be dropped from memory.
     pub(crate) fn is_idle(&self) -> bool {
         let state = self.state();
         state.pending.is_none()
@@ -189,8 +188,8 @@ impl CachedObject {
 }
 
 impl ObjectState {
-    /// Disregards the fetch in progress: no request joins it any more, and only those that wait for
-    /// it get what it brings.
+    /// Disregards the fetch in progress: no more requests join it, and its result is used only by
+    /// those already waiting.
     pub(crate) fn disregard_pending(&mut self) {
         self.purges += 1;
         self.pending = None;
@@ -204,9 +203,9 @@ impl ObjectState {
 /// A fetch in progress, with the tasks that wait for its outcome.
 #[derive(Debug)]
 pub(crate) struct PendingOutcome<T> {
-    /// The newest expiry that was declared before it began.
+    /// The latest expiry that was declared before it began.
     pub(crate) epoch: u64,
-    /// Whether the origin was asked about a stale version.
+    /// Whether the origin was asked to validate a stale version.
     pub(crate) is_validation: AtomicBool,
     /// The client whose request started it.
     pub(crate) owner: JobOwner,
@@ -219,44 +218,44 @@ pub(crate) type PendingFetch = PendingOutcome<FetchOutcome>;
 #[derive(Debug)]
 struct PendingState<T> {
     outcome: Option<T>,
-    /// The wakers of the tasks that wait, by their numbers.
+    /// The wakers of the waiting tasks, by their numbers.
     wakers: HashMap<u64, Waker>,
     next_task: u64,
 }
 
-/// The relay for the client whose request started the fetch; taken once.
+/// The relay for the client whose request started the fetch; it can be taken once.
 pub(crate) type RelaySlot = Arc<Mutex<Option<Relay>>>;
 
 /// The outcome of a fetch.
 #[derive(Clone, Debug)]
 pub(crate) enum FetchOutcome {
-    /// It was stored by an earlier process, and is fresh, or validated meanwhile.
+    /// An earlier process stored it; it is fresh, or is being validated.
     Loaded(Arc<ObjectVersion>, Option<&'static str>),
-    /// The origin has sent this version, with this status.
+    /// The origin sent this version, with this status.
     Sent {
         version: Arc<ObjectVersion>,
         status: u16,
-        /// Whether it was stored, so that those who wait may get it: it may be replaced by now.
+        /// Whether it was stored, so that waiting requests may get it, even if replaced since.
         is_stored: bool,
     },
-    /// The origin has sent this version, with this status. The quota has no space for it: only the
+    /// The origin sent this version, with this status. The quota has no space for it, so only the
     /// client that started the fetch gets it.
     Relayed(Arc<ObjectVersion>, u16, RelaySlot),
     /// The quota has no space for the object, and the client that started the fetch has too many
-    /// relays: others start their own.
+    /// relays. Other clients start their own.
     NotRelayed,
-    /// The origin has confirmed the stored version with this status.
+    /// The origin confirmed the stored version with this status.
     Valid(Arc<ObjectVersion>, u16),
     /// The origin failed; the stored version is stale but may be used.
     Stale(Arc<ObjectVersion>, CacheError),
-    /// The origin has sent a response without an object.
+    /// The origin sent a response without an object.
     Response(Arc<BufferedResponse>),
     /// There is no response.
     Failed(CacheError, Option<Duration>),
 }
 
 impl FetchOutcome {
-    /// The origin has just sent this version, which has its place if it has one.
+    /// The origin has just sent this version, which is in place already if it is stored.
     pub(crate) fn sent(version: &Arc<ObjectVersion>, status: u16) -> Self {
         Self::Sent { version: Arc::clone(version), status, is_stored: version.is_stored() }
     }
@@ -295,7 +294,7 @@ impl<T: Clone> PendingOutcome<T> {
 /// Waits for the outcome of a fetch.
 struct OutcomeFuture<'c, T> {
     pending: &'c PendingOutcome<T>,
-    /// Its number among those that wait.
+    /// Its number among the waiting tasks.
     task: u64,
 }
 
@@ -321,7 +320,7 @@ impl<T> Drop for OutcomeFuture<'_, T> {
     }
 }
 
-/// Ends a fetch as failed when it is dropped without an outcome.
+/// Ends a fetch as failed if dropped without an outcome.
 #[derive(Debug)]
 pub(crate) struct FetchGuard {
     pub(crate) object: Arc<CachedObject>,
@@ -343,11 +342,11 @@ impl Drop for FetchGuard {
 /// The outcome of replacing the current version of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Replacement {
-    /// The object was purged meanwhile, and nothing was replaced.
+    /// The object was purged meanwhile, so nothing was replaced.
     Purged,
     /// There was no version before.
     First,
-    /// There was one.
+    /// An earlier version was replaced.
     Replaced,
 }
 

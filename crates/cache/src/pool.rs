@@ -1,4 +1,4 @@
-//! A pool of threads for work that waits: for the origin, or for the disk.
+//! A pool of threads for blocking work: requests to the origin, and disk access.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use underpass_engine::wait::{lock, unpoison};
 
-/// A pool of at most a number of threads, which end when they have had nothing to do for a while.
+/// A pool with a limited number of threads, which exit after they have been idle for a while.
 #[derive(Clone)]
 pub(crate) struct Pool(Arc<PoolInner>);
 
@@ -27,7 +27,7 @@ struct PoolState {
     jobs: VecDeque<(JobOwner, PoolJob)>,
     threads: usize,
     idle: usize,
-    /// The client of each job that runs, unless others waited for it when it began.
+    /// The client of each running job, unless other clients waited for the job when it began.
     running: Vec<Option<IpAddr>>,
 }
 
@@ -41,13 +41,13 @@ pub(crate) struct JobOwner {
 }
 
 impl JobOwner {
-    /// Starts with one client; `None` for no limit.
+    /// Begins with one client; `None` for no limit.
     pub(crate) fn new(client: Option<IpAddr>) -> Self {
         Self { client, is_shared: Arc::default() }
     }
 
-    /// Notes that a client waits for the job. Returns whether it is the first one besides the
-    /// owner: unless it runs already, it counts for nobody, and its pool has to
+    /// Records that a client waits for the job. Returns whether it is the first one besides the
+    /// owner: unless the job runs already, it counts for no client then, and the pool must
     /// [admit](Pool::admit) it.
     #[must_use]
     pub(crate) fn join(&self, client: Option<IpAddr>) -> bool {
@@ -56,27 +56,27 @@ impl JobOwner {
             && !self.is_shared.swap(true, Ordering::Relaxed)
     }
 
-    /// Returns the client for whose limit the job counts.
+    /// Returns the client whose limit applies to the job.
     fn limited_client(&self) -> Option<IpAddr> {
         self.client.filter(|_| !self.is_shared.load(Ordering::Relaxed))
     }
 }
 
 impl Pool {
-    /// Creates a pool, for whose threads at most `max_waiting` jobs wait.
+    /// Creates a pool, in which at most `max_waiting` jobs can wait for a thread.
     pub(crate) fn new(name: &'static str, max_threads: usize, max_waiting: usize) -> Self {
         let (state, arrived) = (Mutex::default(), Condvar::new());
         Self(Arc::new(PoolInner { name, max_threads, max_waiting, state, arrived }))
     }
 
-    /// Runs a job on a thread of the pool; returns `false` if too many wait already, or no thread
-    /// can be had.
+    /// Runs a job on a thread of the pool; returns `false` if too many jobs wait already, or no
+    /// thread can be started.
     pub(crate) fn run(&self, job: impl FnOnce() + Send + 'static) -> bool {
         self.run_for(&JobOwner::default(), job)
     }
 
-    /// Runs a job of a client in the same way. Once half of the threads are busy, those of one
-    /// client are passed over while an eighth of all threads works for it.
+    /// Runs a job of a client in the same way. Once half of the threads are busy, the jobs of a
+    /// client are deferred while an eighth of all threads work for it.
     pub(crate) fn run_for(&self, owner: &JobOwner, job: impl FnOnce() + Send + 'static) -> bool {
         let mut state = lock(&self.0.state);
         if state.jobs.len() + state.running.len() >= self.0.max_threads + self.0.max_waiting {
@@ -84,9 +84,9 @@ impl Pool {
         }
         state.jobs.push_back((owner.clone(), Box::new(job)));
         self.find_thread(&mut state);
-        // Otherwise the existing threads will run it.
+        // If there are other threads, one of them will run it.
         let unrun = if state.threads == 0 { state.jobs.pop_back() } else { None };
-        // What a job has is dropped without the lock.
+        // The job is dropped without holding the lock.
         drop(state);
         unrun.is_none()
     }
@@ -96,7 +96,7 @@ impl Pool {
         self.find_thread(&mut lock(&self.0.state));
     }
 
-    /// Finds a thread for a job that may begin since the last call, unless all are busy.
+    /// Finds a thread for a job that has become eligible since the last call, unless all are busy.
     fn find_thread(&self, state: &mut PoolState) {
         let may_run = state.jobs.iter().filter(|(owner, _)| self.0.may_begin(state, owner));
         let number = may_run.count();
@@ -116,12 +116,12 @@ impl Pool {
         self.has_waiting_for(&JobOwner::default())
     }
 
-    /// Returns whether a job waits that could begin if one of this owner ended: because all threads
+    /// Returns whether a waiting job could begin if one of this owner ended: because all threads
     /// are busy, or because its client has too many.
     pub(crate) fn has_waiting_for(&self, running: &JobOwner) -> bool {
         let state = lock(&self.0.state);
         let is_full = state.running.len() >= state.threads;
-        // It counts for its client if no other one waited for it when it began.
+        // It only counts for its client if no other client waited for it when it began.
         let client = running.client.filter(|client| state.running.contains(&Some(*client)));
         if !is_full && client.is_none() {
             return false;
@@ -145,10 +145,10 @@ impl PoolInner {
                 let client = owner.limited_client();
                 state.running.push(client);
                 drop(state);
-                // A job that panics has reported it; the thread is needed for others.
+                // A panic has been reported already; the thread is needed for other jobs.
                 let _ = catch_unwind(AssertUnwindSafe(job));
                 state = lock(&self.state);
-                // This thread looks for the next one, which may be of the same client.
+                // This thread takes the next job, which may be of the same client.
                 if let Some(at) = state.running.iter().position(|of| *of == client) {
                     state.running.swap_remove(at);
                 }
@@ -180,7 +180,7 @@ impl fmt::Debug for Pool {
     }
 }
 
-/// The longest wait of an idle thread for another job.
+/// How long an idle thread waits for another job.
 const IDLE_TIME: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
@@ -189,7 +189,7 @@ mod tests {
 
     use super::*;
 
-    /// A pool of eight threads whose jobs tell their numbers and then run until it is opened.
+    /// A pool of eight threads, whose jobs send their numbers and then block until released.
     struct Held {
         pool: Pool,
         tell: Sender<u8>,

@@ -32,25 +32,25 @@ impl RangeSet {
         self.0.iter()
     }
 
-    /// Returns where the range that has this byte ends; `None` if no range has it.
+    /// Returns the end of the range that contains this byte; `None` if no range does.
     pub(crate) fn end_of(&self, at: u64) -> Option<u64> {
         let index = self.0.partition_point(|known| known.end <= at);
         self.0.get(index).filter(|known| known.start <= at).map(|known| known.end)
     }
 
-    /// Returns where the next range at or after this byte begins.
+    /// Returns the start of the next range at or after this byte.
     pub(crate) fn next_start(&self, at: u64) -> Option<u64> {
         let index = self.0.partition_point(|known| known.end <= at);
         self.0.get(index).map(|known| known.start.max(at))
     }
 
-    /// Returns where the hole around a missing byte begins.
+    /// Returns the start of the hole that contains a missing byte.
     pub(crate) fn hole_start(&self, at: u64) -> u64 {
         let index = self.0.partition_point(|known| known.end <= at);
         index.checked_sub(1).map_or(0, |before| self.0[before].end)
     }
 
-    /// Returns the parts of the set that are in a range, in ascending order.
+    /// Returns the parts of the set within a range, in ascending order.
     pub(crate) fn within(&self, range: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
         let part = move |known: &Range<u64>| known.start.max(range.start)..known.end.min(range.end);
         self.0.iter().map(part).filter(|part| !part.is_empty())

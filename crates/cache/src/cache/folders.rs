@@ -13,20 +13,20 @@ use crate::key::CacheKey;
 use crate::object::PendingOutcome;
 use crate::shared::{Counters, FolderOutcome, FolderState, Shared};
 
-/// The result of looking for a folder of an object store.
+/// The result of listing a folder of an object store.
 #[derive(Debug)]
 pub struct FolderLookup {
     /// Its entries, or the reason why they are not known.
     pub outcome: Result<Arc<FolderListing>, FolderFailure>,
     /// The age of the listing.
     pub age: Duration,
-    /// The cache's handling of the request.
+    /// How the cache handled the request.
     pub cache: CacheStatus,
 }
 
 impl Cache {
-    /// Lists a folder of the object store, whose key ends in a slash. A listing is used for a short
-    /// time, and concurrent requests for one folder share one. `client` is as that of
+    /// Lists a folder of the object store, whose key ends in a slash. A listing is reused for a
+    /// short time, and concurrent requests for one folder share one. `client` is that of
     /// [`ObjectRequest`](crate::ObjectRequest).
     pub async fn list(&self, folder: &CacheKey, client: Option<IpAddr>) -> FolderLookup {
         let (shared, key) = (&self.shared, folder.as_str());
@@ -84,7 +84,7 @@ impl Cache {
             key: folder.clone(),
             pending: Arc::clone(pending),
         };
-        // Without a permit, and if the pool is full, dropping the guard ends the request.
+        // If there is no permit or the pool is full, dropping the guard ends the request.
         let Some(permit) = self.shared.clients.acquire(client) else { return };
         self.shared.validations.run_for(&pending.owner, move || {
             let shared = &guard.shared;
@@ -103,7 +103,7 @@ impl Cache {
     }
 }
 
-/// Ends the request for a folder as failed when it is dropped without an outcome.
+/// Ends the request for a folder as failed if dropped without an outcome.
 struct FolderGuard {
     shared: Arc<Shared>,
     key: CacheKey,
@@ -119,5 +119,5 @@ impl Drop for FolderGuard {
     }
 }
 
-/// The maximum time for which a listing is used.
+/// The maximum time for which a listing is reused.
 const MAX_FRESH: Duration = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! Finds objects: decides whether the state of one answers a request, or waits for a fetch.
+//! Finds objects: decides whether an object's state can answer a request, or waits for a fetch.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,10 +18,10 @@ impl Cache {
     /// Finds an object in the cache or at the origin. Concurrent requests for one object share one
     /// fetch.
     pub async fn find(&self, key: &CacheKey, request: &ObjectRequest) -> Lookup {
-        // A client that leaves has this dropped, too.
+        // If the client disconnects, this is dropped, too.
         let mut counted = self.shared.popularity.count_for_now(key);
         let found = self.look_for(key, request).await;
-        // A failure does not tell whether there is an object that could be kept.
+        // A failure does not tell whether the object exists and could be kept.
         counted.stays = match &found {
             Lookup::Entry(entry) => entry.is_stored() || entry.relay_slot.is_some(),
             Lookup::Response { .. } => false,
@@ -54,7 +54,7 @@ impl Cache {
         Lookup::Failed { error: CacheErrorKind::Busy.into(), retry_after: None, cache }
     }
 
-    /// Uses the current state of an object, and starts a fetch if that is not enough.
+    /// Uses the current state of an object, and starts a fetch if that is insufficient.
     fn look_up(&self, object: &Arc<CachedObject>, request: &ObjectRequest) -> LookupStep {
         let mut state = object.state();
         let expiry = &self.shared.expiry;
@@ -148,12 +148,12 @@ impl Cache {
         }
     }
 
-    /// Returns whether a response without an object answers later requests.
+    /// Returns whether a response without an object can answer later requests.
     fn is_reusable(&self, object: &CachedObject, response: &BufferedResponse) -> bool {
         response.is_fresh() && !self.shared.expiry.covers(&object.key.escaped(), response.epoch)
     }
 
-    /// Answers from a version without asking the origin.
+    /// Answers from a version without a request to the origin.
     fn entry_now(
         &self,
         object: &Arc<CachedObject>,
@@ -165,8 +165,8 @@ impl Cache {
         LookupStep::Done(Box::new(Lookup::Entry(self.entry(object, current, cache, request))))
     }
 
-    /// Starts a fetch on another thread; unless the object was loaded, it is looked for in the
-    /// folder first.
+    /// Starts a fetch on another thread. If the object was not loaded yet, the folder is searched
+    /// first.
     fn start_fetch(
         &self,
         object: &Arc<CachedObject>,
@@ -188,7 +188,7 @@ impl Cache {
         }
     }
 
-    /// Returns what an outcome means for a request; `None` if the request needs a fetch of its own.
+    /// Converts the outcome of a fetch for a request; `None` if the request needs its own fetch.
     fn resolve(
         &self,
         object: &Arc<CachedObject>,
@@ -246,31 +246,31 @@ impl Cache {
     }
 }
 
-/// The wait of a request for a fetch.
+/// How a request waited for a fetch.
 #[derive(Clone, Copy)]
 struct FetchWait {
-    /// Whether the fetch began for this request.
+    /// Whether the fetch was started for this request.
     is_own: bool,
-    /// Whether the request has waited for that of another one.
+    /// Whether the request has waited for another request's fetch.
     is_collapsed: bool,
-    /// Whether the origin was asked about a stale version.
+    /// Whether the origin was asked to validate a stale version.
     is_stale: bool,
 }
 
-/// The way to answer a request.
+/// How to answer a request.
 enum LookupPlan {
-    /// With a response that is no object.
+    /// With a stored response without an object.
     Response(Arc<BufferedResponse>),
-    /// From a version that is here.
+    /// From a stored version.
     Serve { current: Arc<ObjectVersion>, detail: Option<&'static str> },
-    /// From a version that is here, which a fetch validates meanwhile.
+    /// From a stored version, while a fetch validates it.
     ServeAndRevalidate(Arc<ObjectVersion>),
     /// By a fetch for this request only.
     FetchAlone {
-        /// Whether the object passes by the disk.
+        /// Whether the object bypasses the disk.
         is_relayed: bool,
     },
-    /// By a fetch that has begun.
+    /// By joining a fetch in progress.
     Join(Arc<PendingFetch>),
     /// By a fetch that others can join.
     Fetch,
@@ -282,7 +282,7 @@ enum LookupStep {
     /// Wait for a fetch.
     Wait {
         pending: Arc<PendingFetch>,
-        /// Whether it was started for this request.
+        /// Whether the fetch was started for this request.
         is_own: bool,
     },
     /// The client has too many fetches and fills in progress.

@@ -1,4 +1,4 @@
-//! The cache as a server uses it: objects by their keys, and readers of them.
+//! The interface of the cache: finds objects by their keys, and reads them.
 
 mod folders;
 mod lookup;
@@ -27,7 +27,7 @@ pub use folders::FolderLookup;
 pub use operate::StoredObject;
 pub use reader::Reader;
 
-/// A cache. It is cheap to clone.
+/// A cache. Cloning it is cheap.
 #[derive(Clone, Debug)]
 pub struct Cache {
     shared: Arc<Shared>,
@@ -42,30 +42,30 @@ pub enum Lookup {
     Response {
         /// The response, read into memory.
         response: Arc<BufferedResponse>,
-        /// The cache's handling of the request.
+        /// How the cache handled the request.
         cache: CacheStatus,
     },
-    /// The origin has sent no usable response.
+    /// The origin sent no usable response.
     Failed {
         /// The error of the last attempt.
         error: CacheError,
         /// The wait before the next attempt, if it is known.
         retry_after: Option<Duration>,
-        /// The cache's handling of the request.
+        /// How the cache handled the request.
         cache: CacheStatus,
     },
 }
 
-/// An object in one version.
+/// One version of an object.
 #[derive(Debug)]
 pub struct CacheEntry {
     shared: Arc<Shared>,
     object: Arc<CachedObject>,
     version: Arc<ObjectVersion>,
     head: Arc<StoredHead>,
-    /// The times that decide whether it is fresh.
+    /// The times that determine its freshness.
     pub freshness: Freshness,
-    /// The cache's handling of the request.
+    /// How the cache handled the request.
     pub cache: CacheStatus,
     cdn_loop: String,
     /// The relay that was started for this request, if the object cannot be stored.
@@ -74,7 +74,7 @@ pub struct CacheEntry {
 }
 
 impl Cache {
-    /// Opens the folder for this process alone. Fills can begin after [`start`](Self::start).
+    /// Opens the folder for this process alone. Fills are possible after [`start`](Self::start).
     ///
     /// # Errors
     ///
@@ -83,15 +83,15 @@ impl Cache {
         Ok(Self { shared: Arc::new(Shared::open(options)?) })
     }
 
-    /// Starts the thread that scans the folder and syncs new bytes. `observe` is called with
-    /// each event by the thread that noticed it: that of a fill with its report. Only the first
-    /// call has an effect.
+    /// Starts the thread that scans the folder and syncs new bytes. `observe` is called with each
+    /// event by the thread that noticed it, such as a fill with its report. Only the first call has
+    /// an effect.
     pub fn start(&self, observe: impl Fn(&CacheEvent<'_>) + Send + Sync + 'static) {
         if !self.shared.observe(Box::new(observe)) {
             return;
         }
         let shared = Arc::downgrade(&self.shared);
-        // Without this thread, more has to be fetched again after a power failure.
+        // Without this thread, more must be fetched again after a power failure.
         let _ =
             std::thread::Builder::new().name("cache".to_owned()).spawn(move || maintain(&shared));
     }
@@ -108,9 +108,9 @@ impl Cache {
         &self.shared.origins.id
     }
 
-    /// Returns the key of a target; see [`CacheKey::of`]. Object stores have no queries for
-    /// clients, and without one they know folders only by listings, which have no key; a `+` of a
-    /// path means a space to some of them, so that all is escaped.
+    /// Returns the key of a target; see [`CacheKey::of`]. Object stores would interpret the query
+    /// as another request, so it is dropped; and everything in the path is percent-encoded, because
+    /// some stores decode `+` as a space.
     #[must_use]
     pub fn key(&self, target: &Target<'_>) -> Option<CacheKey> {
         if self.has_stores() {
@@ -126,14 +126,14 @@ impl Cache {
         self.shared.origins.has_stores()
     }
 
-    /// Returns the names of the fields of clients by which objects vary, in lower case.
+    /// Returns the names of the request fields by which objects vary, in lower case.
     #[must_use]
     pub fn vary_on(&self) -> &[String] {
         &self.shared.options.vary_on
     }
 
     /// Finds an object that is open, fresh and of known length, without waiting and without a
-    /// request to the origin; `None` for everything else, for which there is [`find`](Self::find).
+    /// request to the origin; `None` if [`find`](Self::find) is needed.
     #[must_use]
     pub fn find_open(&self, key: &CacheKey, request: &ObjectRequest) -> Option<Box<CacheEntry>> {
         let object = self.shared.object(key);
@@ -180,7 +180,7 @@ impl Cache {
 }
 
 impl CacheEntry {
-    /// Returns the length in bytes, once it is known: that of a chunked body is known at its end.
+    /// Returns the length in bytes, if known: that of a chunked body is unknown until its end.
     #[must_use]
     pub fn len(&self) -> Option<u64> {
         self.version.len()
@@ -198,20 +198,20 @@ impl CacheEntry {
         self.version.is_stored()
     }
 
-    /// Returns the name under which it is stored. Each version has its own, also one that is fetched
-    /// again.
+    /// Returns the name under which it is stored. Each fetched version gets a new name, even if it
+    /// has the same contents.
     #[must_use]
     pub fn version_name(&self) -> &str {
         &self.head.body
     }
 
-    /// Returns the value of a field of the origin, whose name is in lower case.
+    /// Returns the value of a field of the origin's response; the name is in lower case.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<&str> {
         self.head.field(name)
     }
 
-    /// Returns the fields that are forwarded to clients unchanged, with the whole object or a part.
+    /// Returns the fields that are forwarded to clients unchanged, for the whole object or a part.
     pub fn forwarded_fields(&self, is_part: bool) -> impl Iterator<Item = (&str, &str)> {
         let fields = self.head.fields.iter();
         let fields =
@@ -225,7 +225,7 @@ impl CacheEntry {
         self.version.count_in(range)
     }
 
-    /// Creates a reader. Each range must be given to [`Reader::wait_for`] before it is read.
+    /// Creates a reader. Call [`Reader::wait_for`] for each range before reading it.
     #[must_use]
     pub fn reader(&self) -> Reader {
         let (object, version) = (Arc::clone(&self.object), Arc::clone(&self.version));
@@ -236,8 +236,8 @@ impl CacheEntry {
     }
 }
 
-/// Scans the folder once, and then keeps it within its quota and syncs new bytes for as long as the
-/// cache exists.
+/// Scans the folder once, and then enforces its quota and syncs new bytes for as long as the cache
+/// exists.
 fn maintain(weak: &Weak<Shared>) {
     if let Some(shared) = weak.upgrade() {
         shared.folder.scan(&mut |digest, units| shared.quota.add_existing(&digest, units));

@@ -12,26 +12,26 @@ use crate::store::OBJECT_OVERHEAD;
 /// An object in memory.
 #[derive(Clone, Debug)]
 pub struct StoredObject {
-    /// Its path and query.
+    /// The path and query.
     pub key: String,
-    /// Its length in bytes, once that is known.
+    /// The length in bytes, if known.
     pub len: Option<u64>,
     /// The number of bytes that are present.
     pub present: u64,
     /// The number of clients that read it.
     pub readers: usize,
-    /// Whether more of it is being fetched.
+    /// Whether more bytes are being fetched.
     pub is_filling: bool,
 }
 
 impl Cache {
-    /// Returns the counts.
+    /// Returns the statistics.
     #[must_use]
     pub fn counters(&self) -> CacheStats {
         self.shared.counters()
     }
 
-    /// Counts a response as a hit, a miss or a stale one; a partial hit is a miss.
+    /// Counts a response as a hit, a miss or stale; a partial hit is a miss.
     pub fn count_response(&self, status: &CacheStatus) {
         let counters = &self.shared.counters;
         let count = match status.forward {
@@ -42,54 +42,54 @@ impl Cache {
         Counters::add(count, 1);
     }
 
-    /// Returns the bytes of disk space that all objects may take; `None` if nothing limits them.
-    /// Waits for the disk.
+    /// Returns the disk space in bytes that all objects may use; `None` if nothing limits it. Waits
+    /// for the disk.
     #[must_use]
     pub fn capacity(&self) -> Option<u64> {
         self.shared.quota.capacity(&self.shared.folder.objects())
     }
 
-    /// Returns the bytes of disk space that an object of this length takes.
+    /// Returns the disk space in bytes that an object of this length uses.
     #[must_use]
     pub const fn space_of(len: u64) -> u64 {
         len.saturating_add(OBJECT_OVERHEAD)
     }
 
-    /// Removes an object under the usual spellings of its path; returns whether there was one.
-    /// Waits until that is on the disk.
+    /// Removes an object under the usual spellings of its path; returns whether it existed. Waits
+    /// until the removal is on the disk.
     ///
     /// # Errors
     ///
-    /// If it cannot be removed from the disk for good: a later process may use it again.
+    /// If it cannot be removed from the disk permanently: a later process may use it again.
     pub fn purge(&self, key: &CacheKey) -> io::Result<bool> {
         let mut was_there = false;
         for key in key.spellings() {
             self.shared.object(&key).purge();
             was_there |= self.shared.remove(key.digest())?;
-            // It may have been evicted a moment ago, and an eviction is not synced.
+            // It may just have been evicted, which is not synced.
             self.shared.folder.sync_removal(key.digest())?;
         }
         Ok(was_there)
     }
 
-    /// Declares all objects stale whose path has this prefix: each is validated before its next
+    /// Marks all objects whose path has this prefix as stale: each is validated before its next
     /// use. Waits for the disk.
     ///
     /// # Errors
     ///
-    /// If that cannot be recorded on the disk; then it holds for this process alone.
+    /// If that cannot be recorded on the disk; it then only applies to this process.
     pub fn expire(&self, prefix: &CacheKey) -> io::Result<()> {
         self.shared.expiry.add(&prefix.escaped())
     }
 
-    /// Returns at most this many paths and how often they were requested lately, the most popular
-    /// first. Below a path are lines `name: value`, one for each field by which objects vary.
+    /// Returns at most `number` paths with their recent request counts, the most popular first. A
+    /// path is followed by a line `name: value` for each field by which objects vary.
     #[must_use]
     pub fn popular(&self, number: usize) -> Vec<(String, u64)> {
         self.shared.popularity.top(number)
     }
 
-    /// Returns the objects that are open, those that are being filled first.
+    /// Returns the open objects, those being filled first.
     #[must_use]
     pub fn stored(&self) -> Vec<StoredObject> {
         let stored = self.shared.stored().into_iter().map(|(object, version)| StoredObject {

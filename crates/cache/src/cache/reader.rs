@@ -1,4 +1,4 @@
-//! Readers of objects, which take bytes from the disk, and wait for those that still arrive.
+//! Readers of objects, which read bytes from the disk and wait for missing ones.
 
 use std::future::poll_fn;
 use std::net::IpAddr;
@@ -26,13 +26,13 @@ pub struct Reader {
     version: Arc<ObjectVersion>,
     /// Its number among the readers of the version.
     number: u64,
-    /// The extent that was read last, by the offset of its start.
+    /// The start of the extent that was read last.
     extent: AtomicU64,
-    /// Whether it has got bytes, so that a refusal would cut its response.
+    /// Whether it has received bytes, so that an error would truncate its response.
     has_begun: AtomicBool,
     cdn_loop: String,
     client: Option<IpAddr>,
-    /// Its number among the tasks that wait for a permit, if it has waited.
+    /// Its number among the tasks that wait for a permit, if it ever waited.
     task: OnceLock<u64>,
     /// The relay of bytes that cannot be stored, if there is one.
     relay: Mutex<Option<Relay>>,
@@ -71,7 +71,7 @@ impl Reader {
         }
     }
 
-    /// Counts the use of the extent that has this byte, once for each time it is entered.
+    /// Counts the use of the extent that contains this byte, once each time it is entered.
     fn touch(&self, at: u64) {
         let len = self.version.len();
         if is_divided(len) {
@@ -83,14 +83,14 @@ impl Reader {
         }
     }
 
-    /// Returns the file, in which each byte that has arrived is at its offset and stays as it is.
+    /// Returns the file. Each byte that has arrived is at its offset there and does not change.
     #[must_use]
     pub fn file(&self) -> Arc<OwnedFd> {
         Arc::clone(&self.version.file)
     }
 
-    /// Returns the pipe from which the bytes reported by [`wait_for`](Self::wait_for) must be
-    /// taken, if they could not be stored in the file.
+    /// Returns the pipe from which the bytes reported by [`wait_for`](Self::wait_for) must be read
+    /// if they could not be stored in the file.
     #[must_use]
     pub fn pipe(&self) -> Option<Arc<OwnedFd>> {
         lock(&self.relay).as_ref().map(Relay::pipe)
@@ -102,36 +102,36 @@ impl Reader {
         self.version.count_in(range)
     }
 
-    /// Drops the object because the disk failed to read its file; the next request fetches it.
+    /// Drops the object after a read error of its file; the next request fetches it.
     pub fn mark_damaged(&self) {
         self.shared.mark_damaged(&self.object, &self.version);
     }
 
-    /// Returns whether any byte that has arrived may be lost, because the disk could not sync them:
+    /// Returns whether bytes that have arrived may be lost, because the disk could not sync them:
     /// the response must end in a way that the client notices.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.version.is_lost()
     }
 
-    /// Returns whether the origin has stopped in the middle of a relay.
+    /// Returns whether the origin has stalled in the middle of a relay.
     #[must_use]
     pub fn has_stalled(&self) -> bool {
         let limit = self.shared.options.timeout;
         lock(&self.relay).as_ref().is_some_and(|relay| relay.has_stalled(limit))
     }
 
-    /// Waits until the byte `at` has arrived, and returns the end of the bytes that have, at most
-    /// `end`, or `at` itself at the end of the object. Starts a fill if none is going to bring the
-    /// byte. Bytes in a pipe must be taken before the next call for later ones.
+    /// Waits until the byte `at` has arrived, and returns the end of the available bytes, at most
+    /// `end`, or `at` itself at the end of the object. Starts a fill if no running one will bring
+    /// the byte. Bytes in a pipe must be read before the next call for later ones.
     ///
     /// # Errors
     ///
-    /// The reason why the bytes will not arrive. Bytes of another version never continue this one.
+    /// The reason why the bytes will not arrive. Bytes of another version never follow this one's.
     ///
     /// # On failure
     ///
-    /// Bytes reported before stay valid in the file or the pipe. The response must end there in a
+    /// Bytes reported earlier stay valid in the file or the pipe. The response must end there in a
     /// way that the client notices, such as a reset.
     pub async fn wait_for(&self, at: u64, end: u64) -> Result<u64, CacheError> {
         let arrived = poll_fn(|context| self.poll(at, end, context)).await?;
@@ -170,10 +170,10 @@ impl Reader {
                     }
                     return Poll::Pending;
                 }
-                // The next step waits for the fill.
+                // The next step waits for this fill.
                 ReadStep::StartFill(id, range, permit, owner) => {
                     if !self.start_fill(id, range, permit, &owner) {
-                        // Other readers that wait for these bytes start a fill of their own.
+                        // Other readers of these bytes start their own fill.
                         self.version.end_fill(id, None);
                         return Poll::Ready(Err(CacheErrorKind::Busy.into()));
                     }
@@ -182,7 +182,7 @@ impl Reader {
         }
     }
 
-    /// Starts a fill that was registered under this number; returns `false` if too many wait.
+    /// Starts a fill that was registered as `id`; returns `false` if too many wait.
     fn start_fill(&self, id: u64, range: Range<u64>, permit: Permit, owner: &JobOwner) -> bool {
         let (shared, object) = (Arc::clone(&self.shared), Arc::clone(&self.object));
         let (version, cdn_loop) = (Arc::clone(&self.version), self.cdn_loop.clone());
@@ -207,8 +207,8 @@ impl Reader {
         Poll::Ready(if is_begun { Ok(relay) } else { Err(CacheErrorKind::Busy.into()) })
     }
 
-    /// Counts one more job of the client. If it or all have too many, a reader whose response has
-    /// begun waits for one of them to end.
+    /// Counts one more job of the client. If the client, or all together, have too many, a reader
+    /// whose response has begun waits for a job to end.
     fn permit(&self, limits: &ClientLimits, waker: &Waker) -> Poll<Result<Permit, CacheError>> {
         let has_begun = self.has_begun.load(Ordering::Relaxed);
         let task = has_begun.then(|| (*self.task.get_or_init(ClientLimits::new_task), waker));

@@ -1,4 +1,4 @@
-//! Tells whether an error in the middle of a body is one of the origin, the network or the disk.
+//! Attributes an error in the middle of a body to the origin, the network or the disk.
 
 use rustix::io::Errno;
 use underpass_client::is_of_network;
@@ -13,7 +13,7 @@ pub(super) fn error_of(error: ReceiveError, is_relay: bool) -> CacheError {
         ReceiveError::Engine(error) => match &**error {
             Error::Io { source, .. } => match Errno::from_io_error(source) {
                 Some(Errno::NOSPC | Errno::DQUOT) => CacheErrorKind::NoRoom,
-                // Writing to a file never fails with EPIPE: it is from the socket.
+                // Writing to a file never fails with EPIPE, so the socket did.
                 Some(Errno::PIPE) if !is_relay => CacheErrorKind::CutOff,
                 Some(Errno::TIMEDOUT) => CacheErrorKind::TimedOut,
                 _ if is_of_network(source) => CacheErrorKind::CutOff,
@@ -41,7 +41,7 @@ mod tests {
             (Errno::HOSTUNREACH, false, CacheErrorKind::CutOff),
             (Errno::NETUNREACH, true, CacheErrorKind::CutOff),
             (Errno::TIMEDOUT, false, CacheErrorKind::TimedOut),
-            // TLS errors are detected earlier, so this is a corrupt block.
+            // TLS errors are detected before, so this is a corrupt block.
             (Errno::BADMSG, false, CacheErrorKind::Disk),
             (Errno::PIPE, false, CacheErrorKind::CutOff),
             (Errno::PIPE, true, CacheErrorKind::Disk),

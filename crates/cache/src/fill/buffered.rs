@@ -9,7 +9,7 @@ use underpass_protocol::caching::{Freshness, FreshnessRules, ResponseTimes, may_
 use super::origins::OriginResponse;
 use crate::store::{is_forwarded, stored_fields};
 
-/// A response of the origin without an object, read into memory.
+/// A response without an object, read into memory.
 #[derive(Debug)]
 pub struct BufferedResponse {
     /// The status.
@@ -17,13 +17,13 @@ pub struct BufferedResponse {
     /// The `Retry-After` of the origin (RFC 9110 10.2.3).
     pub retry_after: Option<Duration>,
     /// Its fields and body for clients; `None` if the body is too long, incomplete or not meant for
-    /// them. Then the status is that of an error.
+    /// them. The status is then an error.
     pub content: Option<ResponseContent>,
-    /// The newest expiry that was declared before it was requested.
+    /// The latest expiry that was declared before the request.
     pub(crate) epoch: u64,
-    /// The times that decide whether it is fresh.
+    /// The times that determine its freshness.
     pub freshness: Freshness,
-    /// Whether clients that have waited for the same fetch may get it, too.
+    /// Whether it may also be sent to clients that waited for the same fetch.
     pub(crate) is_for_all: bool,
     until: Option<Instant>,
 }
@@ -38,8 +38,8 @@ pub struct ResponseContent {
 }
 
 impl BufferedResponse {
-    /// Reads the response to a request sent at this time, after this expiry; returns the connection
-    /// too if it can be reused. The response may vary by these fields.
+    /// Reads the response to a request sent at `requested`, after the expiry `epoch`; also returns
+    /// the connection if it can be reused. The response may vary by the fields `vary_on`.
     pub(super) fn read(
         received: OriginResponse,
         requested: SystemTime,
@@ -87,13 +87,13 @@ impl BufferedResponse {
     }
 }
 
-/// Returns the target of a redirect as clients of this node see it: below the origin's URL this is
-/// a path of this server, which starts with a slash.
+/// Returns the target of a redirect as clients of this node see it: below the origin's URL it
+/// becomes a path of this server, which starts with a slash.
 fn relative(location: &str, from: &Url, base: &str) -> String {
     let Ok(to) = from.join(location) else { return location.to_owned() };
     let to = without_credentials(&to);
     match to.as_str().strip_prefix(base) {
-        // Two slashes at the start would be another host.
+        // Two leading slashes would denote another host.
         Some(rest) if rest.starts_with("//") => format!("/.{rest}"),
         Some(rest) if rest.starts_with('/') => rest.to_owned(),
         // The base itself.
@@ -102,13 +102,13 @@ fn relative(location: &str, from: &Url, base: &str) -> String {
     }
 }
 
-/// Fields that this server sets itself for an object, and forwards from a response without one.
+/// Fields that this server sets itself for objects, but forwards from responses without one.
 const MESSAGE_FIELDS: [&str; 3] = ["content-type", "etag", "last-modified"];
 
 /// The maximum size of a body in memory, in bytes.
 const MAX_BODY: usize = 16 << 10;
 
-/// The maximum time in which a body in memory arrives: clients wait for it.
+/// The time limit for a body in memory, for which clients wait.
 const MAX_BODY_TIME: Duration = Duration::from_secs(5);
 
 /// The maximum time for which a response without an object is reused: errors are often temporary.

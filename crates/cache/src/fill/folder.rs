@@ -12,11 +12,11 @@ use crate::error::{CacheError, CacheErrorKind};
 /// The listing of a folder in an object store.
 #[derive(Debug)]
 pub struct FolderListing {
-    /// A number that no other listing of this process has.
+    /// A number that is unique among the listings of this process.
     pub id: u64,
-    /// The files and folders, without those that no path can name, in the order of the store.
+    /// The files and folders in the store's order, without those that no path can name.
     pub entries: Vec<FolderEntry>,
-    /// Whether the folder exists: stores know folders only as the beginnings of keys.
+    /// Whether the folder exists: stores know folders only as prefixes of keys.
     pub exists: bool,
 }
 
@@ -27,11 +27,11 @@ pub struct FolderEntry {
     pub name: Box<[u8]>,
     /// The length of a file in bytes; `None` for folders.
     pub size: Option<u64>,
-    /// When it was changed, if the store says so.
+    /// The time of the last modification, if the store reports it.
     pub modified: Option<Timespec>,
 }
 
-/// Why there is no listing.
+/// The reason why there is no listing.
 #[derive(Clone, Debug)]
 pub struct FolderFailure {
     /// The error.
@@ -43,7 +43,7 @@ pub struct FolderFailure {
 }
 
 impl FolderListing {
-    /// Returns about how much memory it takes, in bytes.
+    /// Returns the approximate memory that it uses, in bytes.
     pub(crate) fn memory(&self) -> usize {
         let names: usize = self.entries.iter().map(|entry| entry.name.len()).sum();
         names + self.entries.len() * size_of::<FolderEntry>()
@@ -51,7 +51,7 @@ impl FolderListing {
 }
 
 impl FolderEntry {
-    /// Returns the entry, unless no path of a URL leads to it.
+    /// Returns the entry, unless no URL path can name it.
     fn of(listed: ListedKey) -> Option<Self> {
         let ListedKey { mut name, size, modified, .. } = listed;
         if size.is_none() && name.last() == Some(&b'/') {
@@ -92,8 +92,8 @@ impl From<ClientError> for FolderFailure {
     }
 }
 
-/// Reads a folder of a bucket, whose URL ends in a slash. `None` if it has too many entries.
-/// Returns the connection too, if it can be used again.
+/// Reads a folder of a bucket, whose URL ends in a slash; `None` if it has too many entries. Also
+/// returns the connection if it can be reused.
 pub(super) fn read_folder(
     client: &HttpClient<'static>,
     idle: Option<Connection<'static>>,
@@ -136,10 +136,10 @@ pub(super) fn read_folder(
 /// The number of the next listing.
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 
-/// The maximum number of entries of a folder, for which each page of the store counts as one, too.
+/// The maximum number of entries of a folder; each page of the listing counts as one, too.
 const MAX_ENTRIES: usize = 100_000;
 
-/// The maximum length of their names, and of the names of pages, in bytes.
+/// The maximum length of their names and of the continuation tokens, in bytes.
 const MAX_MEMORY: usize = 16 << 20;
 
 #[cfg(test)]

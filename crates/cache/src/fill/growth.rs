@@ -1,6 +1,6 @@
-//! Limits bodies while they arrive. Those that no client reads end when others wait for their
-//! thread, or if nothing would be kept of them. Those whose length the origin does not state take
-//! room as they arrive, and end when no client reads them.
+//! Limits bodies while they arrive. A body that no client reads ends when others wait for its
+//! thread, or if nothing of it would be kept. A body of unknown length reserves room as it arrives,
+//! and ends when no client reads it.
 
 use std::net::{Shutdown, TcpStream};
 use std::thread::sleep;
@@ -12,25 +12,25 @@ use crate::shared::Shared;
 use crate::store::{EXTENT, Room};
 use crate::version::ObjectVersion;
 
-/// A body that goes to the disk.
+/// A body that is being received.
 pub(super) struct Growth {
     /// The number of its fill.
     id: u64,
     /// The client for which its fill runs.
     owner: JobOwner,
-    /// The connection from which it comes; `None` if it goes past the disk, or was stopped.
+    /// The connection from which it comes; `None` if it bypasses the disk, or was stopped.
     origin: Option<TcpStream>,
-    /// Whether its length is known, so that it has its room already.
+    /// Whether its length is known, so that its room was reserved before.
     has_len: bool,
-    /// The time since which no client reads it, or comes to it next, while others wait.
+    /// The time since which it has had no current or next reader, while others wait.
     unread_since: Option<Instant>,
-    /// The offset up to which the room suffices.
+    /// The offset up to which room is reserved.
     until: u64,
     /// The offset at the last check for readers.
     checked: u64,
     /// Whether it was stopped because no client reads it.
     pub(super) is_unread: bool,
-    /// Why it was stopped, if it was for another reason.
+    /// The reason why it was stopped, if it was for another reason.
     pub(super) refused: Option<CacheErrorKind>,
 }
 
@@ -56,8 +56,8 @@ impl Growth {
         }
     }
 
-    /// Reserves room for what has come, or stops the body if there is none or no client reads it
-    /// any more.
+    /// Reserves room for the bytes that have arrived; stops the body if there is none or no client
+    /// reads it any more.
     pub(super) fn arrived(
         &mut self,
         at: u64,
@@ -70,7 +70,7 @@ impl Growth {
         if !is_crowded || version.is_read(self.id) {
             self.unread_since = None;
         } else {
-            // A client that has just got the head is about to read.
+            // A client that has just received the head is about to read.
             let since = self.unread_since.get_or_insert_with(Instant::now);
             self.is_unread = since.elapsed() >= UNREAD_TIME;
         }
@@ -87,22 +87,22 @@ impl Growth {
             }
         }
         if self.is_unread || self.refused.is_some() {
-            // The thread that waits for more of it finds its end.
+            // This ends the wait of the thread that receives the body.
             let _ = origin.shutdown(Shutdown::Both);
             self.origin = None;
         }
     }
 }
 
-/// Returns whether nothing is kept of a body that ends now: it is not stored, or no other response
-/// is known to have the rest.
+/// Returns whether nothing of a body is kept if it ends now: it is not stored, or no other response
+/// can be proved to have the rest.
 fn is_lost_in_part(version: &ObjectVersion) -> bool {
     let is_large = |len| len > EXTENT && version.count() < len / 2;
     !version.is_stored() || (version.validator().is_none() && version.len().is_some_and(is_large))
 }
 
-/// Waits for a reader: a client that has just got the head is about to read. Returns whether there
-/// is one.
+/// Waits for a reader, because a client that has just received the head is about to read; returns
+/// whether there is one.
 fn await_reader(version: &ObjectVersion) -> bool {
     let since = Instant::now();
     while version.readers() == 0 {
@@ -117,14 +117,14 @@ fn await_reader(version: &ObjectVersion) -> bool {
 /// The number of bytes that are reserved at a time.
 const GROWTH_STEP: u64 = 256 << 10;
 
-/// A body without readers stops after this time if others wait, or nothing is kept of it.
+/// How long a body runs without readers if others wait, or nothing of it would be kept.
 const UNREAD_TIME: Duration = Duration::from_secs(1);
 
-/// The interval at which a body looks for a reader.
+/// The interval at which a reader is looked for.
 const READER_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A body of which nothing is kept stops after this many bytes without readers.
+/// The number of bytes between checks for readers of a body of which nothing would be kept.
 const MIN_BORDER: u64 = 1 << 20;
 
-/// A body without length and readers stops after this many bytes.
+/// The number of bytes between checks for readers of a body of unknown length.
 const BORDER: u64 = 64 << 20;

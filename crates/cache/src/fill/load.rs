@@ -14,25 +14,25 @@ use crate::shared::{Counters, Permit, Shared};
 use crate::store::{LoadedFile, is_shortage, journal_unit, units};
 use crate::version::ObjectVersion;
 
-/// Loads an object that an earlier process has stored, and fetches it from the origin if there is
-/// no usable one.
+/// Loads an object that an earlier process stored; fetches it from the origin if there is no usable
+/// one.
 pub(crate) fn load(shared: &Arc<Shared>, guard: FetchGuard, wanted: ObjectRequest, permit: Permit) {
     let object = &guard.object;
     let digest = object.key.digest();
     let origins = &shared.origins.names;
     let files = object.lock_files();
-    // Another request may have loaded it meanwhile, if an expiry or a purge has come between. Its
-    // file is locked then for as long as it is in memory.
+    // Another request may have loaded it meanwhile, after an expiry or a purge. Its file is locked
+    // as long as it is in memory.
     let is_loaded = object.state().is_loaded;
     let load = || shared.folder.load(digest, object.key.as_str(), origins);
     let loaded = match if is_loaded { Ok(None) } else { load() } {
         Ok(loaded) => loaded,
-        // The next request finds it; a fetch would need descriptors, too.
+        // The next request can load it; a fetch would need descriptors, too.
         Err(error) if is_shortage(&error) => {
             let error = CacheErrorKind::Busy.with_source(error);
             return guard.finish(FetchOutcome::Failed(error, Some(SHORTAGE_WAIT)));
         }
-        // The disk fails.
+        // The disk has failed.
         Err(_) => {
             Counters::add(&shared.counters.damaged, 1);
             shared.quota.mark_damaged();
@@ -71,7 +71,7 @@ pub(crate) fn load(shared: &Arc<Shared>, guard: FetchGuard, wanted: ObjectReques
     }
 }
 
-/// Validates an object that was loaded and may be used meanwhile, unless another request does.
+/// Validates an object that was loaded and may be used meanwhile, unless another request does so.
 fn revalidate(shared: &Arc<Shared>, loaded: &FetchGuard, wanted: &ObjectRequest, permit: Permit) {
     let object = Arc::clone(&loaded.object);
     let pending = Arc::new(PendingFetch::new(loaded.pending.epoch, wanted.client));
@@ -97,5 +97,5 @@ fn run_fetch(
     shared.run_fetch(has_version, owner, permit, move || fetch(&for_job, &guard, &wanted));
 }
 
-/// What a client is told to wait when there are too many open files.
+/// How long clients are asked to wait when there are too many open files.
 const SHORTAGE_WAIT: Duration = Duration::from_secs(1);

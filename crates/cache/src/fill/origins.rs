@@ -1,4 +1,4 @@
-//! The origins: the order in which they are tried, and the time for which a failed one is skipped.
+//! The origins: the order in which they are tried, and how long a failed one is skipped.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -25,7 +25,7 @@ pub(crate) struct Origins {
     client: HttpClient<'static>,
     redirects: Vec<RedirectHost>,
     origins: Vec<OriginServer>,
-    /// The URLs of the origins without credentials, by which stored files are known to be theirs.
+    /// The URLs of the origins without credentials, which identify their stored files.
     pub(crate) names: Vec<String>,
     /// The identifier by which this node recognizes its own requests.
     pub(crate) id: String,
@@ -33,12 +33,12 @@ pub(crate) struct Origins {
 
 #[derive(Debug)]
 struct OriginServer {
-    /// Its URL, without a slash at the end.
+    /// The URL, without a trailing slash.
     base: String,
-    /// Its URL without user name and password.
+    /// The URL without user name and password.
     shown: Arc<str>,
     has_credentials: bool,
-    /// The URL of its bucket, if it is an object store.
+    /// The URL of the bucket, if it is an object store.
     bucket: Option<Url>,
     client: HttpClient<'static>,
     state: Mutex<OriginState>,
@@ -46,10 +46,10 @@ struct OriginServer {
 
 #[derive(Debug, Default)]
 struct OriginState {
-    /// The connections that wait for a request, each with the time since which it does.
+    /// Idle connections, each with the time since which it has been idle.
     idle: Vec<(Instant, Connection<'static>)>,
     failures: u32,
-    /// The time until which it is skipped, and why.
+    /// The time until which it is skipped, and the reason.
     until: Option<(Instant, CacheErrorKind)>,
 }
 
@@ -60,13 +60,13 @@ pub(crate) struct OriginResponse {
     pub(super) origin: usize,
     /// The URL of the origin, without credentials and trailing slash.
     pub(super) base: Arc<str>,
-    /// Whether the request had credentials of this server, so that error bodies are not forwarded
-    /// to clients.
+    /// Whether the request had this server's credentials: error bodies are then not forwarded to
+    /// clients.
     pub(super) has_secrets: bool,
 }
 
 impl OriginResponse {
-    /// Returns the length of the body, if the head says it.
+    /// Returns the length of the body, if the head states it.
     pub(super) fn framed_len(&self) -> Option<u64> {
         match self.answer.response.framing {
             BodyFraming::Length(len) => Some(len),
@@ -75,10 +75,10 @@ impl OriginResponse {
     }
 }
 
-/// The report of an origin that does not answer: its URL without credentials, and the reason.
+/// Reports an origin that failed to answer: its URL without credentials, and the reason.
 pub(super) type OnFailure<'n> = dyn Fn(&str, &str) + 'n;
 
-/// The error if no origin has answered, and the time to wait before the next attempt.
+/// The error if no origin answered, and the time to wait before the next attempt.
 #[derive(Debug)]
 pub(super) struct OriginFailure {
     pub(super) error: CacheError,
@@ -94,12 +94,12 @@ impl From<CacheErrorKind> for OriginFailure {
 impl Origins {
     pub(crate) fn new(options: &CacheOptions) -> Self {
         let client = HttpClient {
-            // A response in another coding is forwarded unchanged all the same.
+            // A response with another coding is still forwarded unchanged.
             headers: vec![("Accept-Encoding".to_owned(), "identity".to_owned())],
             tls: options.tls.clone(),
             connect_timeout: options.timeout.min(MAX_CONNECT_TIME),
             timeout: options.timeout,
-            // A client may want to read what goes on as slowly as it happens.
+            // A slow origin is fine: clients may follow a file while it is being written.
             min_rate: 0,
             max_redirects: 0,
             ..HttpClient::default()
@@ -123,14 +123,14 @@ impl Origins {
         Self { client, redirects, origins, names, id }
     }
 
-    /// Returns whether an origin is an object store, for which a query is another request.
+    /// Returns whether an origin is an object store, which interprets queries as other requests.
     pub(crate) fn has_stores(&self) -> bool {
         self.origins.iter().any(|origin| origin.client.credentials.store().is_some())
     }
 
-    /// Sends a request to the origins in turn until one answers without a server error. `requests`
-    /// counts those that are sent, and `note` receives the URL of each one that does not answer, and
-    /// why.
+    /// Sends a request to the origins in order until one answers without a server error. `requests`
+    /// counts the requests sent, and `note` receives the URL of each origin that fails, and the
+    /// reason.
     pub(super) fn send(
         &self,
         key: &CacheKey,
@@ -181,7 +181,7 @@ impl Origins {
                     // A connection to another host is not reused for this origin.
                     let origin = if is_elsewhere { usize::MAX } else { origin };
                     let received = OriginResponse { answer, origin, base, has_secrets };
-                    // A server error may concern this object only.
+                    // A server error may concern only this object.
                     match received.answer.response.status {
                         500 | 502..=504 => drop(server_error.get_or_insert(received)),
                         _ => return Ok(received),
@@ -189,7 +189,7 @@ impl Origins {
                 }
                 Err(error) => {
                     note(&server.shown, &reason(&error));
-                    // One that is late with a single object is no failure, unless others have it.
+                    // Being late with a single object is no failure, unless another origin has it.
                     let is_late = matches!(error, ClientError::Stalled | ClientError::Late);
                     let has_failed = is_unreachable(&error) || (is_late && self.origins.len() > 1);
                     let error = CacheError::from(error);
@@ -201,9 +201,9 @@ impl Origins {
         server_error.ok_or(failure)
     }
 
-    /// Reads what is in a folder, whose key ends in a slash, from the first object store that
-    /// answers without a server error; `requests` is counted up for each page, and `note` receives
-    /// the URL of each one that does not list it, and why.
+    /// Lists a folder, whose key ends in a slash, from the first object store that answers without
+    /// a server error. `requests` is incremented for each page, and `note` receives the URL of each
+    /// store that fails, and the reason.
     pub(crate) fn list(
         &self,
         folder: &CacheKey,
@@ -260,8 +260,8 @@ impl OriginServer {
     ///
     /// # Errors
     ///
-    /// The time for which the origin is skipped, because it has failed, and how. After it one request
-    /// is let through. `is_resumed` requests, which continue a body, always are.
+    /// How long the origin is skipped because it has failed, and the kind of failure. After that
+    /// time one request is let through. `is_resumed` requests, which continue a body, always are.
     fn acquire(
         &self,
         is_resumed: bool,
@@ -274,7 +274,7 @@ impl OriginServer {
             }
             state.until = Some((now + wait(state.failures), why));
         }
-        // What forgets a connection on the way need not say so.
+        // A NAT or balancer that forgets an idle connection may not close it.
         state.idle.retain(|(since, _)| since.elapsed() < MAX_IDLE_TIME);
         Ok(state.idle.pop().map(|(_, connection)| connection))
     }
@@ -300,7 +300,7 @@ pub(super) fn is_node_id(name: &str) -> bool {
     digits.len() == 16 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Returns a field for an object store, which answers `If-Match` for another version with 412.
+/// Converts a field for an object store, which answers 412 if `If-Match` names another version.
 fn for_object_store<'f>((name, value): (&'f str, &'f str)) -> (&'f str, &'f str) {
     match name {
         "If-Range" if value.starts_with('"') => ("If-Match", value),
@@ -308,8 +308,7 @@ fn for_object_store<'f>((name, value): (&'f str, &'f str)) -> (&'f str, &'f str)
     }
 }
 
-/// Returns whether an error concerns the origin as a whole rather than one object: it cannot be
-/// reached.
+/// Returns whether an error concerns the origin rather than one object: it cannot be reached.
 fn is_unreachable(error: &ClientError) -> bool {
     match error {
         ClientError::Network { action, .. } => *action != NetworkAction::Receiving,
@@ -318,7 +317,7 @@ fn is_unreachable(error: &ClientError) -> bool {
     }
 }
 
-/// Returns the message to the operator about an error.
+/// Returns the message about an error for the operator.
 fn reason(error: &ClientError) -> String {
     match error {
         ClientError::Tls { error: handshake, .. } if handshake.is_untrusted() => {
@@ -328,12 +327,12 @@ fn reason(error: &ClientError) -> String {
     }
 }
 
-/// Returns how long an origin is skipped that has failed this often before.
+/// Returns how long an origin is skipped after this number of earlier failures.
 fn wait(failures: u32) -> Duration {
     (FIRST_WAIT * 2_u32.saturating_pow(failures)).min(MAX_WAIT)
 }
 
-/// The time for which an origin is skipped after its first failure.
+/// How long an origin is skipped after its first failure.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 
 /// The beginning of the identifiers of nodes.
@@ -342,8 +341,8 @@ const NODE_PREFIX: &str = "underpass-";
 /// The maximum time for which an origin is skipped.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
-/// The maximum time for which a connection to an origin is idle, as in nginx. Balancers and NAT
-/// forget it after some minutes.
+/// The maximum time for which a connection to an origin is idle, as in nginx. Load balancers and
+/// NAT forget idle connections after some minutes.
 const MAX_IDLE_TIME: Duration = Duration::from_secs(60);
 
 /// The maximum number of idle connections to an origin.

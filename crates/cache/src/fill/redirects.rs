@@ -1,4 +1,4 @@
-//! The redirects of an origin that are followed.
+//! Follows allowed redirects of an origin.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -11,16 +11,16 @@ use crate::error::{CacheError, CacheErrorKind};
 /// A host to which an origin may redirect this server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedirectHost {
-    /// In lower case; without the star of a rule for all names below it, but with its dot.
+    /// The host name in lower case; for `*.HOST` only the part from the dot on.
     name: String,
-    /// `None` for the usual ones.
+    /// The port; `None` for [`DEFAULT_PORTS`].
     port: Option<u16>,
 }
 
 impl FromStr for RedirectHost {
     type Err = &'static str;
 
-    /// Reads `HOST`, `HOST:PORT` or `*.HOST`.
+    /// Parses `HOST`, `HOST:PORT` or `*.HOST`.
     fn from_str(text: &str) -> Result<Self, &'static str> {
         let (name, port) = match text.rsplit_once(':').filter(|_| !text.ends_with(']')) {
             Some((name, port)) => {
@@ -42,7 +42,7 @@ impl FromStr for RedirectHost {
 }
 
 impl RedirectHost {
-    /// Returns the ports to which it may lead.
+    /// Returns the ports to which a redirect may lead.
     #[must_use]
     pub fn ports(&self) -> Vec<u16> {
         self.port.map_or_else(|| DEFAULT_PORTS.to_vec(), |port| vec![port])
@@ -57,13 +57,13 @@ impl RedirectHost {
     }
 }
 
-/// Follows redirects to hosts that the operator has configured; any other redirect is returned. The
-/// other host gets neither credentials nor fields of clients.
+/// Follows redirects to hosts that the operator has allowed; any other redirect is returned. The
+/// other host receives neither credentials nor clients' fields.
 ///
 /// # Errors
 ///
-/// [`CacheErrorKind::Redirected`] if it would lead from https to http, or from a public network
-/// into a private one; others if the host does not answer.
+/// [`CacheErrorKind::Redirected`] for a redirect from https to http, or from a public into a
+/// private network; others if the host does not answer.
 pub(super) fn follow(
     client: &HttpClient<'static>,
     mut answer: OpenResponse<'static>,
@@ -131,7 +131,7 @@ fn is_public(address: IpAddr) -> bool {
 
 fn is_public_v4(v4: Ipv4Addr) -> bool {
     let [first, second, ..] = v4.octets();
-    // 100.64.0.0/10 is for the customers of a provider (RFC 6598).
+    // 100.64.0.0/10 is the shared address space of providers (RFC 6598).
     let is_shared = first == 100 && second & 0xc0 == 64;
     !(first == 0
         || is_shared
@@ -142,7 +142,7 @@ fn is_public_v4(v4: Ipv4Addr) -> bool {
         || v4.is_broadcast())
 }
 
-/// Returns the address of IPv4 to which one of IPv6 leads (RFC 4291 2.5.5.2, RFC 6052 2.1).
+/// Returns the IPv4 address that is embedded in an IPv6 one (RFC 4291 2.5.5.2, RFC 6052 2.1).
 fn embedded(v6: Ipv6Addr) -> Option<Ipv4Addr> {
     let translated = v6.segments()[..6] == [0x64, 0xff9b, 0, 0, 0, 0];
     let [.., a, b, c, d] = v6.octets();

@@ -1,7 +1,7 @@
 //! Relays bytes from the origin to one client through a pipe, without storing them.
 //!
-//! A thread splices what the origin sends into the pipe, and the client's connection splices it out
-//! again. A slow client leaves the pipe full, which slows its own relay and nothing else.
+//! A thread splices the origin's bytes into the pipe, and the client's connection splices them out
+//! again. A slow client leaves the pipe full, which slows down its own relay and nothing else.
 
 use std::fmt;
 use std::fs::File;
@@ -28,7 +28,7 @@ pub(crate) struct Relay {
 
 /// The origin's end of a relay. Dropping it ends the client's response.
 pub(crate) struct RelayWriter {
-    /// The end of the pipe that is written to.
+    /// The write end of the pipe.
     pub(super) pipe: File,
     pub(super) shared: Arc<RelayShared>,
     ranges: Receiver<Range<u64>>,
@@ -41,10 +41,10 @@ pub(crate) struct RelayShared(Mutex<RelayState>);
 struct RelayState {
     /// The range that the client reads, once it is known.
     wanted: Option<Range<u64>>,
-    /// The offset up to which the range was written to the pipe.
+    /// The offset up to which the range has been written to the pipe.
     at: u64,
     waker: Option<Waker>,
-    /// The time since which the client has waited.
+    /// The time since which the client has been waiting.
     waiting: Option<Instant>,
     /// The connection from which a body is received.
     origin: Option<TcpStream>,
@@ -57,7 +57,7 @@ impl Relay {
     /// Creates both ends.
     pub(crate) fn new() -> io::Result<(Self, RelayWriter)> {
         let (read_end, write_end) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        // A smaller pipe works too.
+        // A smaller pipe works, too.
         let _ = fcntl_setpipe_size(&write_end, CAPACITY);
         let (sender, ranges) = channel();
         let shared = Arc::new(RelayShared::default());
@@ -65,13 +65,13 @@ impl Relay {
         Ok((Self { pipe: Arc::new(read_end), shared, ranges: sender }, writer))
     }
 
-    /// Returns the end of the pipe from which the bytes are taken, in their order.
+    /// Returns the end of the pipe from which the bytes are read in order.
     pub(crate) fn pipe(&self) -> Arc<OwnedFd> {
         Arc::clone(&self.pipe)
     }
 
-    /// Returns up to where the bytes from `at` on are in the pipe, once there are some; `at` itself
-    /// at the end of a body without a length. The first call determines the range that is relayed.
+    /// Returns the end of the bytes from `at` on that are in the pipe, once there are some; `at`
+    /// itself at the end of a body without a length. The first call determines the range to relay.
     /// `None` if this byte is not in it.
     pub(crate) fn poll(
         &self,
@@ -82,7 +82,7 @@ impl Relay {
         if state.wanted.is_none() {
             state.at = range.start;
             state.wanted = Some(range.clone());
-            // If the other end is gone, the state has its outcome.
+            // If the writer is gone, the state has the outcome.
             let _ = self.ranges.send(range.clone());
         }
         if !state.wanted.as_ref().is_some_and(|wanted| wanted.contains(&range.start)) {
@@ -100,7 +100,7 @@ impl Relay {
         })
     }
 
-    /// Returns whether the client has waited this long within a body.
+    /// Returns whether the client has waited this long in the middle of a body.
     pub(crate) fn has_stalled(&self, limit: Duration) -> bool {
         let state = lock(&self.shared.0);
         state.origin.is_some() && state.waiting.is_some_and(|since| since.elapsed() >= limit)
@@ -116,8 +116,8 @@ impl Drop for Relay {
 }
 
 impl RelayState {
-    /// Shuts down the connection from which a body is received: a thread may wait for it without a
-    /// timeout.
+    /// Shuts down the connection from which a body is received, because a thread may be waiting for
+    /// it without a timeout.
     fn end_origin(&self) {
         if let Some(origin) = &self.origin {
             let _ = origin.shutdown(Shutdown::Both);
@@ -137,11 +137,11 @@ impl RelayWriter {
         self.ranges.recv().ok()
     }
 
-    /// Ends the relay. It fails if bytes are missing that the client reads, whatever the outcome.
+    /// Ends the relay. It fails if bytes that the client reads are missing, whatever the outcome.
     pub(super) fn end(&self, outcome: Result<(), CacheError>) {
         self.shared.change(|state| {
             let is_whole = state.wanted.as_ref().is_none_or(|wanted| {
-                // Without a length, the outcome alone tells.
+                // Without a length, only the outcome tells.
                 wanted.end == u64::MAX || state.at >= wanted.end
             });
             let cut_off = if is_whole { Ok(()) } else { Err(CacheErrorKind::CutOff.into()) };
@@ -163,7 +163,7 @@ impl RelayShared {
     }
 
     /// Sets the connection from which a body is received. It is shut down when the client
-    /// disconnects, or at once if it has.
+    /// disconnects, or immediately if it already has.
     pub(super) fn watch(&self, origin: Option<TcpStream>) {
         let mut state = lock(&self.0);
         state.origin = origin;
@@ -187,7 +187,7 @@ impl RelayShared {
     }
 }
 
-/// The size of a relay's pipe in bytes: all relays together stay within a user's share
+/// The size of a relay's pipe in bytes. All relays together stay within the limit of a user
 /// (`pipe-user-pages-soft`, pipe(7)).
 const CAPACITY: usize = 256 << 10;
 

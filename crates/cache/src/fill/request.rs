@@ -1,4 +1,4 @@
-//! Requests: those of clients, and those to the origin.
+//! Requests of clients and to origins.
 
 use std::net::IpAddr;
 use std::ops::Range;
@@ -12,13 +12,13 @@ use crate::shared::Shared;
 /// A client's request for an object.
 #[derive(Clone, Debug, Default)]
 pub struct ObjectRequest {
-    /// The part that is fetched first, if it is known before the length is; `None` for all of it.
+    /// The part that is fetched first, if it does not depend on the length; `None` for all of it.
     pub range: Option<Range<u64>>,
-    /// The value of the request's `CDN-Loop` field (RFC 8586), of which the nodes are passed on.
+    /// The value of the request's `CDN-Loop` field (RFC 8586), whose nodes are forwarded.
     pub cdn_loop: String,
-    /// Whether the object is passed on without being stored, because there is no room for it.
+    /// Whether the object is relayed without being stored, because there is no room for it.
     pub is_relayed: bool,
-    /// The client or its network, whose fetches, fills and relays are limited; `None` for no limit.
+    /// The client or its network, which limits its fetches, fills and relays; `None` for no limit.
     pub client: Option<IpAddr>,
 }
 
@@ -42,7 +42,7 @@ pub(super) fn file_request(
     FileRequest { range, version, ..FileRequest::default() }
 }
 
-/// Sends a request for an object to the origins, with more fields; `is_resumed` if a body goes on.
+/// Sends a request for an object to the origins, with more fields; `is_resumed` continues a body.
 pub(super) fn send(
     shared: &Shared,
     key: &CacheKey,
@@ -71,9 +71,9 @@ fn fields(asked: &FileRequest, own: &str, cdn_loop: &str) -> Vec<(&'static str, 
     fields
 }
 
-/// Returns the value of `CDN-Loop`: the latest nodes that a request has passed, and this one. Other
-/// names are left out: with one of them, or with too many, a client could make the origin refuse
-/// what is fetched for all.
+/// Returns the value of `CDN-Loop`: the last nodes that a request has passed, and this one. Other
+/// names are omitted: with one of them, or too many, a client could make the origin refuse a fetch
+/// that is shared by all.
 fn loop_field(passed: &str, own: &str) -> String {
     let names = passed.split(',').map(|name| name.split(';').next().unwrap_or_default().trim());
     let mut nodes: Vec<_> = names.filter(|name| is_node_id(name)).collect();
@@ -81,8 +81,8 @@ fn loop_field(passed: &str, own: &str) -> String {
     nodes[nodes.len().saturating_sub(MAX_PASSED)..].join(", ")
 }
 
-/// The maximum number of nodes in `CDN-Loop`. They take half of the 1 KiB that a node accepts.
+/// The maximum number of nodes in `CDN-Loop`, which take half of the 1 KiB that a node accepts.
 const MAX_PASSED: usize = 18;
 
-/// The first fetch of an object is for whole multiples of this.
+/// The first fetch of an object is aligned to this number of bytes.
 const RANGE_ALIGNMENT: u64 = 1 << 20;

@@ -1,4 +1,4 @@
-//! Limits the fetches, fills and relays that one client has in progress.
+//! Limits the fetches, fills and relays that each client has in progress.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -8,25 +8,25 @@ use std::task::Waker;
 
 use underpass_engine::wait::lock;
 
-/// The number of jobs of each client, with a bound for each and one for all.
+/// The number of jobs of each client, with a limit for each and one for all.
 #[derive(Clone, Debug)]
 pub(crate) struct ClientLimits {
     jobs: Arc<Mutex<ClientJobs>>,
-    /// The maximum for one client if the others have this many.
+    /// The maximum for one client, given the number of jobs of all others.
     max: fn(usize) -> usize,
-    /// The maximum for all together.
+    /// The maximum for all clients together.
     total: usize,
 }
 
 #[derive(Debug, Default)]
 struct ClientJobs {
-    /// `None` for those of clients without a bound of their own.
+    /// The jobs of each client; `None` for those without a client.
     counts: HashMap<Option<IpAddr>, usize>,
-    /// The wakers of the tasks that wait for a job to end, by their numbers.
+    /// The wakers of the tasks that wait for a job to end, by number.
     waiting: HashMap<u64, Waker>,
 }
 
-/// A job of a client. Dropping it ends it.
+/// The permit of a job. Dropping it ends the job.
 #[derive(Debug)]
 pub(crate) struct Permit {
     limits: ClientLimits,
@@ -34,21 +34,21 @@ pub(crate) struct Permit {
 }
 
 impl ClientLimits {
-    /// Lets each client have at most this many jobs that run or wait, if all others together have
-    /// the number that is given to the function, and all together at most `total`.
+    /// Creates limits: `max` returns how many jobs of a client may run or wait, given the number of
+    /// jobs of all others, and `total` limits all clients together.
     pub(crate) fn new(max: fn(usize) -> usize, total: usize) -> Self {
         Self { jobs: Arc::default(), max, total }
     }
 
-    /// Counts one more for a client; `None` if it or all have too many. Work without a client
-    /// counts only towards the total.
+    /// Counts one more job of a client; `None` if the client or all together have too many. Work
+    /// without a client only counts towards the total.
     pub(crate) fn acquire(&self, client: Option<IpAddr>) -> Option<Permit> {
         self.acquire_or_wait(client, None)
     }
 
-    /// Counts one more for a client; `None` if it or all have too many: then the waker of a task is
-    /// called once a job has ended. The task has a number of its own, by which it
-    /// [stops waiting](Self::stop_waiting).
+    /// Counts one more job of a client; `None` if the client or all together have too many: the
+    /// task is then woken once a job has ended. The task has its own number, with which it [stops
+    /// waiting](Self::stop_waiting).
     pub(crate) fn acquire_or_wait(
         &self,
         client: Option<IpAddr>,
@@ -68,7 +68,7 @@ impl ClientLimits {
         Some(Permit { limits: self.clone(), client })
     }
 
-    /// Returns a number for a task that may wait.
+    /// Returns a number for a task that may have to wait.
     pub(crate) fn new_task() -> u64 {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         NEXT.fetch_add(1, Ordering::Relaxed)

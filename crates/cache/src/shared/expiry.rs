@@ -1,4 +1,4 @@
-//! Declared expiries: everything below a path that was requested before is stale. They are
+//! Declared expiries: everything below a path that was requested earlier is stale. They are
 //! numbered, because the clock can be set back.
 
 use std::fs::{self, File};
@@ -16,12 +16,12 @@ use crate::store::millis;
 /// The prefixes of paths that were declared stale, with the number of each expiry.
 #[derive(Debug)]
 pub(crate) struct Expiry {
-    /// Keeps them for later processes: lines of a number and a prefix.
+    /// The file that stores them for later processes, in lines of a number and a prefix.
     file: PathBuf,
     prefixes: Mutex<Vec<(u64, String)>>,
-    /// The largest number.
+    /// The largest number so far.
     newest: AtomicU64,
-    /// Held while the file is written, for which requests do not wait.
+    /// Held while the file is written; requests do not wait for that.
     writing: Mutex<()>,
 }
 
@@ -30,7 +30,7 @@ impl Expiry {
     ///
     /// # Errors
     ///
-    /// If the file exists and cannot be read: objects that it declares stale would count as fresh.
+    /// If the file exists and cannot be read: objects that it marks as stale would count as fresh.
     pub(crate) fn load(file: PathBuf) -> Result<Self, OpenError> {
         let text = match fs::read_to_string(&file) {
             Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
@@ -47,15 +47,15 @@ impl Expiry {
         Ok(Self { file, prefixes: Mutex::new(prefixes), newest, writing: Mutex::default() })
     }
 
-    /// Declares all objects stale whose path has this prefix. Waits for the disk.
+    /// Marks all objects whose path has this prefix as stale. Waits for the disk.
     ///
     /// # Errors
     ///
-    /// If the file cannot be written; then the prefix holds for this process alone.
+    /// If the file cannot be written; the prefix then only applies to this process.
     pub(crate) fn add(&self, prefix: &str) -> io::Result<()> {
         self.insert(prefix);
         let _writing = lock(&self.writing);
-        // Prefixes that other threads have added in the meantime are written too.
+        // Prefixes that other threads have added meanwhile are written, too.
         let lines: String = {
             let prefixes = lock(&self.prefixes);
             prefixes.iter().map(|(number, prefix)| format!("{number} {prefix}\n")).collect()
@@ -71,20 +71,20 @@ impl Expiry {
     fn insert(&self, prefix: &str) {
         let mut prefixes = lock(&self.prefixes);
         prefixes.retain(|(_, known)| !known.starts_with(prefix));
-        // The time also exceeds the numbers that an earlier process failed to write.
+        // The time also exceeds any numbers that an earlier process failed to write.
         let number = (self.newest() + 1).max(millis(SystemTime::now()));
         prefixes.push((number, prefix.to_owned()));
         merge(&mut prefixes);
         self.newest.store(number, Ordering::Release);
     }
 
-    /// Returns the number of the newest expiry: what is requested from now on is not covered by it.
+    /// Returns the number of the latest expiry, which does not cover requests from now on.
     pub(crate) fn newest(&self) -> u64 {
         self.newest.load(Ordering::Acquire)
     }
 
-    /// Returns whether an object was declared stale after it was requested. `epoch` was the newest
-    /// expiry at that time.
+    /// Returns whether an object was declared stale after it was requested. `epoch` was the latest
+    /// expiry at the time of the request.
     pub(crate) fn covers(&self, key: &str, epoch: u64) -> bool {
         epoch < self.newest()
             && lock(&self.prefixes)
@@ -93,7 +93,7 @@ impl Expiry {
     }
 }
 
-/// Reduces prefixes to their maximum number: the oldest ones become one prefix of all paths. Older
+/// Limits the number of prefixes: the oldest ones are merged into one prefix of all paths. Older
 /// objects are then validated whatever their path is, which is always safe.
 fn merge(prefixes: &mut Vec<(u64, String)>) {
     let surplus = prefixes.len().saturating_sub(MAX_PREFIXES);
@@ -117,7 +117,7 @@ mod tests {
     fn expired_entries_stay_stale_until_they_are_requested() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("expired");
-        // An earlier process had a clock that was ahead by a year.
+        // The clock of an earlier process was ahead by a year.
         let ahead = millis(SystemTime::now()) + 365 * 86_400_000;
         fs::write(&file, format!("{ahead} /c/\n")).unwrap();
         let expiry = Expiry::load(file.clone()).unwrap();

@@ -1,4 +1,4 @@
-//! The listings of folders that object stores have sent lately.
+//! The recent listings of object store folders.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -13,14 +13,14 @@ use crate::object::PendingOutcome;
 /// The outcome of reading a folder.
 pub(crate) type FolderOutcome = Result<Arc<FolderListing>, FolderFailure>;
 
-/// Folders of object stores, by their keys.
+/// Folders of object stores, by key.
 #[derive(Debug, Default)]
 pub(crate) struct Folders(Mutex<HashMap<String, KnownFolder>>);
 
 /// A folder.
 #[derive(Debug, Default)]
 struct KnownFolder {
-    /// The latest listing, when it came, and the newest expiry that was declared before.
+    /// The latest listing, its time of arrival, and the latest expiry declared before the request.
     latest: Option<(Arc<FolderListing>, Instant, u64)>,
     /// The request in progress.
     pending: Option<Arc<PendingOutcome<FolderOutcome>>>,
@@ -45,14 +45,13 @@ pub(crate) enum FolderState {
     Known(Arc<FolderListing>, Duration),
     /// It is being listed.
     Pending(Arc<PendingOutcome<FolderOutcome>>),
-    /// It has to be listed, for which this was noted.
+    /// It must be listed; the pending outcome has been registered.
     Unknown(Arc<PendingOutcome<FolderOutcome>>),
 }
 
 impl Folders {
-    /// Returns what is known of a folder; a listing counts for this time, and unless it or the
-    /// request in progress `is_expired`. A new request, of this client, begins after the expiry
-    /// `epoch`.
+    /// Returns the state of a folder; a listing is used for `fresh`, unless it or the request in
+    /// progress `is_expired`. A new request, of this client, begins after the expiry `epoch`.
     pub(crate) fn look_up(
         &self,
         key: &str,
@@ -84,7 +83,7 @@ impl Folders {
     }
 
     /// Ends a request for a folder. If another one has begun meanwhile, or the folder was
-    /// forgotten, only those that wait for it get its outcome.
+    /// forgotten, only the tasks that wait for this request get its outcome.
     pub(crate) fn finish(
         &self,
         key: &str,
@@ -116,7 +115,7 @@ impl Folders {
     }
 }
 
-/// Forgets the oldest listings until the others are within the bounds.
+/// Forgets the oldest listings until the others are within the limits.
 fn reduce(folders: &mut HashMap<String, KnownFolder>) {
     let memory = |folder: &KnownFolder| folder.latest.as_ref().map_or(0, |(it, ..)| it.memory());
     let mut total: usize = folders.values().map(memory).sum();
@@ -151,7 +150,7 @@ mod tests {
         assert!(before.is_finished() && matches!(look_up(), FolderState::Pending(_)));
         folders.finish("/", &after, listing(2));
         assert!(matches!(look_up(), FolderState::Known(listing, _) if listing.id == 2));
-        // A request before an expiry is not joined either.
+        // A request from before an expiry is not joined, either.
         let FolderState::Unknown(_) = folders.look_up("/", Duration::MAX, 1, None, |it| it < 1)
         else {
             panic!()

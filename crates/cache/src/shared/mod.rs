@@ -1,4 +1,4 @@
-//! The state that all parts of a cache share.
+//! The state shared by all parts of a cache.
 
 mod client_limits;
 mod expiry;
@@ -35,7 +35,7 @@ use crate::pool::{JobOwner, Pool};
 use crate::store::{CacheFolder, DiskQuota, Restored};
 use crate::version::ObjectVersion;
 
-/// The state that all parts of a cache share.
+/// The state shared by all parts of a cache.
 pub(crate) struct Shared {
     pub(crate) options: CacheOptions,
     pub(crate) folder: CacheFolder,
@@ -44,16 +44,16 @@ pub(crate) struct Shared {
     pub(crate) pipes: PipePool,
     /// Runs fills.
     pub(crate) fills: Pool,
-    /// Runs what the origin usually answers without a long body: validations and listings.
+    /// Runs requests that usually have no long response body: validations and listings.
     pub(crate) validations: Pool,
-    /// Runs relays, each of which is as slow as its client.
+    /// Runs relays, which are as slow as their clients.
     pub(crate) relays: Pool,
-    /// Runs what only waits for the disk.
+    /// Runs work that only waits for the disk.
     pub(crate) loads: Pool,
     /// Syncs objects that leave memory, which can take long.
     saves: Pool,
     pub(crate) counters: Counters,
-    /// Discards bytes that are not needed.
+    /// The sink for bytes that are not needed (`/dev/null`).
     pub(crate) null: Arc<File>,
     /// The fetches and fills of each client.
     pub(crate) clients: ClientLimits,
@@ -66,7 +66,7 @@ pub(crate) struct Shared {
     observer: OnceLock<CacheObserver>,
     /// Whether the loss of the folder was reported.
     is_gone: AtomicBool,
-    /// Whether it was reported that the disk does not take objects.
+    /// Whether it was reported that the disk does not accept objects.
     cannot_store: AtomicBool,
 }
 
@@ -81,28 +81,28 @@ type CacheObserver = Box<dyn Fn(&CacheEvent<'_>) + Send + Sync>;
 pub enum CacheEvent<'e> {
     /// A fill has ended.
     Filled(&'e FillReport<'e>),
-    /// The contents of the folder were removed by another program; it is used again, and empty.
+    /// Another program removed the contents of the folder, which is empty and in use again.
     Emptied,
-    /// The folder was removed by another program. Nothing is stored any more until the next start;
-    /// reported once.
+    /// Another program removed the folder. Nothing is stored any more until the next start.
+    /// Reported once.
     FolderGone,
-    /// The disk does not take new objects, but not because it is full: it may have become
-    /// read-only. Reported once, and again after it has taken some.
+    /// The disk does not accept new objects, but not because it is full: it may have become
+    /// read-only. Reported once, and again after a success.
     CannotStore(&'e io::Error),
-    /// A version could not be synced to the disk and was dropped, because its bytes may be lost.
+    /// A version could not be synced and was dropped, because bytes of it may be lost.
     Lost {
         /// The path at the origin.
         key: &'e str,
-        /// The error of the system.
+        /// The system's error.
         error: &'e io::Error,
     },
-    /// An origin has not answered a request, or with something that is not a response.
+    /// An origin did not answer a request, or sent something that is not a response.
     OriginFailed {
         /// The URL of the origin, without credentials.
         origin: &'e str,
-        /// The path that was requested.
+        /// The requested path.
         key: &'e str,
-        /// A sentence about what went wrong.
+        /// The reason, as a sentence.
         reason: &'e str,
     },
 }
@@ -114,30 +114,30 @@ pub struct FillReport<'r> {
     pub key: &'r str,
     /// Host and port of the origin.
     pub origin: &'r str,
-    /// The mechanisms that moved the bytes.
+    /// The bytes moved, and how.
     pub report: &'r Report,
     /// The duration of the fill.
     pub elapsed: Duration,
-    /// Whether they were relayed to a client instead of being stored.
+    /// Whether the bytes were relayed to a client instead of being stored.
     pub is_relay: bool,
-    /// The reason why it failed; `None` if it succeeded.
+    /// The error; `None` if it succeeded.
     pub error: Option<CacheError>,
 }
 
-/// Counts of a running cache, and its present sizes.
+/// Counters of a running cache, and its current sizes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheStats {
-    /// Requests to origins, those of fills included.
+    /// Requests to origins, including those of fills.
     pub requests: u64,
-    /// The number of fills that were given up.
+    /// The number of failed fills.
     pub failed: u64,
-    /// Requests that waited for the fetch of another request.
+    /// Requests that waited for another request's fetch.
     pub collapsed: u64,
-    /// Responses from what was in the cache.
+    /// Responses from the cache.
     pub hits: u64,
-    /// Responses for which the origin was asked, as nothing was in the cache.
+    /// Responses fetched from the origin, because the cache had none.
     pub misses: u64,
-    /// Responses for which the origin was asked about a stale version.
+    /// Responses for which the origin was asked to validate a stale version.
     pub stale: u64,
     /// Bytes received from origins.
     pub origin_bytes: u64,
@@ -145,21 +145,21 @@ pub struct CacheStats {
     pub relayed_bytes: u64,
     /// The number of objects, and extents of large ones, evicted to free space.
     pub evicted: u64,
-    /// The number of objects that were dropped because the disk failed to read them.
+    /// The number of objects dropped because of read errors of the disk.
     pub damaged: u64,
     /// Whether nothing is stored for now, because the disk has failed repeatedly.
     pub is_read_only: bool,
-    /// The number of versions that were found to have changed at the origin.
+    /// The number of versions found to have changed at the origin.
     pub changed: u64,
     /// Bytes of all stored objects.
     pub used_bytes: u64,
     /// The number of stored objects.
     pub objects: u64,
-    /// Bytes that running fills will still write, and those that are not stored and still read.
+    /// Bytes that running fills will still write, and those not stored but still being read.
     pub reserved_bytes: u64,
 }
 
-/// The counts that go up.
+/// The counters.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) requests: AtomicU64,
@@ -176,7 +176,7 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    /// Adds to one of the counts.
+    /// Adds to a counter.
     pub(crate) fn add(count: &AtomicU64, more: u64) {
         count.fetch_add(more, Ordering::Relaxed);
     }
@@ -203,7 +203,7 @@ impl Shared {
             pipes: PipePool::default(),
             fills: Pool::new("fill", MAX_FILLS, MAX_WAITING),
             validations: Pool::new("validation", MAX_VALIDATIONS, MAX_WAITING),
-            // The permits are bounded; a thread may be about to end when its permit has.
+            // The number of permits is limited; a thread may end slightly later than its permit.
             relays: Pool::new("relay", MAX_RELAYS, MAX_RELAYS),
             loads: Pool::new("load", MAX_LOADS, MAX_WAITING),
             saves: Pool::new("save", 1, MAX_WAITING),
@@ -217,12 +217,12 @@ impl Shared {
         })
     }
 
-    /// Sets the function that is called with each event; the first one counts.
+    /// Sets the function that is called with each event; only the first call has an effect.
     pub(crate) fn observe(&self, observer: CacheObserver) -> bool {
         self.observer.set(observer).is_ok()
     }
 
-    /// Reports what a fill did.
+    /// Reports a fill that has ended.
     pub(crate) fn report(&self, report: &FillReport<'_>) {
         if report.error.is_some() {
             Counters::add(&self.counters.failed, 1);
@@ -230,7 +230,7 @@ impl Shared {
         self.notify(&CacheEvent::Filled(report));
     }
 
-    /// Reports that an origin has not answered a request.
+    /// Reports that an origin failed to answer a request.
     pub(crate) fn origin_failed(&self, key: &CacheKey, origin: &str, reason: &str) {
         self.notify(&CacheEvent::OriginFailed { origin, key: key.as_str(), reason });
     }
@@ -241,8 +241,8 @@ impl Shared {
         }
     }
 
-    /// Restores the contents of the folder if they were removed; returns whether they were. What is
-    /// in memory had its files there.
+    /// Restores the contents of the folder if they were removed; returns whether they were. Objects
+    /// in memory have lost their files then.
     pub(crate) fn restore_folder(&self) -> bool {
         match self.folder.restore() {
             Restored::Present => return false,
@@ -262,7 +262,7 @@ impl Shared {
         true
     }
 
-    /// Reports that an object cannot be stored, unless it is known why.
+    /// Reports that an object could not be stored, unless the reason is known.
     pub(crate) fn note_stored(&self, created: Result<(), &io::Error>) {
         let Err(error) = created else {
             return self.cannot_store.store(false, Ordering::Relaxed);
@@ -273,7 +273,7 @@ impl Shared {
         }
     }
 
-    /// Returns the object of a key, which may be new.
+    /// Returns the object of a key, and creates it if necessary.
     pub(crate) fn object(self: &Arc<Self>, key: &CacheKey) -> Arc<CachedObject> {
         let (object, forgotten) = self.objects.get_or_insert(key, self.options.max_in_memory);
         if !forgotten.is_empty() {
@@ -282,10 +282,10 @@ impl Shared {
         object
     }
 
-    /// Syncs and closes objects that leave memory; on the disk they stay.
+    /// Syncs and closes objects that leave memory; they stay on the disk.
     fn release(self: &Arc<Self>, objects: Vec<KeyDigest>) {
         let is_dirty = |digest: &_| self.current(digest).is_some_and(|version| version.is_dirty());
-        // If the disk syncs too slowly, they are closed without it: a power failure costs new bytes.
+        // If the disk is too slow, they are not synced: a power failure costs their new bytes.
         let (dirty, clean): (Vec<_>, Vec<_>) = if self.saves.has_waiting() {
             (Vec::new(), objects)
         } else {
@@ -300,7 +300,7 @@ impl Shared {
         }
     }
 
-    /// Lets an object leave memory, after its new bytes were synced if they are to be.
+    /// Closes an object that leaves memory; syncs its new bytes first if `is_saved`.
     fn let_go(shared: &Weak<Self>, digest: &KeyDigest, is_saved: bool) {
         let get = || shared.upgrade()?.objects.get(digest);
         if is_saved && let Some(object) = get() {
@@ -311,8 +311,8 @@ impl Shared {
         }
     }
 
-    /// Syncs new bytes of versions to the disk. One whose sync failed is dropped, because any of
-    /// its bytes may be lost.
+    /// Syncs new bytes of versions to the disk. A version whose sync fails is dropped, because any
+    /// of its bytes may be lost.
     pub(crate) fn save(
         shared: &Weak<Self>,
         versions: Vec<(Arc<CachedObject>, Arc<ObjectVersion>)>,
@@ -327,7 +327,7 @@ impl Shared {
         }
     }
 
-    /// Returns what a stored version may be used for now.
+    /// Returns how a stored version may currently be used.
     pub(crate) fn usage(&self, key: &CacheKey, version: &ObjectVersion) -> Use {
         let head = version.head();
         if self.expiry.covers(&key.escaped(), head.epoch) {
@@ -346,7 +346,7 @@ impl Shared {
     }
 
     /// Runs a fetch of a client: a validation if there is a version. The body of another version is
-    /// moved by a thread for fills, because other validations would have to wait for its end.
+    /// moved by a fill thread, so that other validations need not wait for its end.
     pub(crate) fn run_fetch(
         &self,
         has_version: bool,
@@ -371,20 +371,20 @@ impl Shared {
         });
     }
 
-    /// Notes that a client waits for a fetch, and lets it begin if that of another one is held back.
+    /// Records that a client waits for a fetch, and admits the fetch if it was deferred.
     pub(crate) fn join(&self, owner: &JobOwner, client: Option<IpAddr>) {
         if owner.join(client) {
             self.admit();
         }
     }
 
-    /// Lets a fetch or a fill begin that others [have joined](JobOwner::join).
+    /// Lets a fetch or fill begin that others [have joined](JobOwner::join).
     pub(crate) fn admit(&self) {
         self.fills.admit();
         self.validations.admit();
     }
 
-    /// Returns whether anything waits for a fill of this owner to end.
+    /// Returns whether any job waits for a fill of this owner to end.
     pub(crate) fn is_crowded(&self, owner: &JobOwner) -> bool {
         self.fills.has_waiting_for(owner)
     }
@@ -429,7 +429,7 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// Returns the objects that have a version, each with it.
+/// Returns the objects that have a version, together with it.
 fn with_versions(
     objects: Vec<Arc<CachedObject>>,
 ) -> impl Iterator<Item = (Arc<CachedObject>, Arc<ObjectVersion>)> {
@@ -439,24 +439,24 @@ fn with_versions(
     })
 }
 
-/// The maximum number of fills at a time.
+/// The maximum number of simultaneous fills.
 const MAX_FILLS: usize = 64;
 
-/// The maximum number of validations and listings at a time.
+/// The maximum number of simultaneous validations and listings.
 const MAX_VALIDATIONS: usize = 16;
 
-/// The maximum number of relays at a time.
+/// The maximum number of simultaneous relays.
 const MAX_RELAYS: usize = 64;
 
 /// The maximum number of fetches and fills of one client that run or wait.
 const MAX_PER_CLIENT: usize = 64;
 
-/// Returns the maximum number of relays of one client: a quarter of what other clients leave.
+/// Returns the maximum number of relays of one client: a quarter of what others leave.
 fn max_relays(others: usize) -> usize {
     (MAX_RELAYS.saturating_sub(others) / 4).max(1)
 }
 
-/// The maximum number of fills, or of objects to be opened, that wait for a thread.
+/// The maximum number of fills, or of objects to open, that wait for a thread.
 const MAX_WAITING: usize = 1024;
 
 /// The number of threads that open stored objects.

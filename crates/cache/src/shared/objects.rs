@@ -1,4 +1,4 @@
-//! The objects in memory, and those that leave it.
+//! The objects in memory, and those that are leaving it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -15,8 +15,8 @@ pub(super) struct Objects(Mutex<ObjectsState>);
 #[derive(Debug, Default)]
 struct ObjectsState {
     present: HashMap<KeyDigest, Arc<CachedObject>>,
-    /// Those that leave memory. Each is found here until its files are closed: to open them again
-    /// would wait for that, and for the disk that syncs them.
+    /// Objects that are leaving memory. They stay here until their files are closed: opening them
+    /// again would have to wait for that, and for the sync.
     leaving: HashMap<KeyDigest, Arc<CachedObject>>,
 }
 
@@ -33,8 +33,8 @@ impl Objects {
         state.present.values().chain(state.leaving.values()).cloned().collect()
     }
 
-    /// Returns the object of a key, which may be new, and those that have to leave memory for it,
-    /// so that at most `max` stay: each has to be [released](Self::release).
+    /// Returns the object of a key, which may be new, and the objects that must leave memory, so
+    /// that at most `max` stay. Each of these must be [released](Self::release).
     pub(super) fn get_or_insert(
         &self,
         key: &CacheKey,
@@ -57,8 +57,8 @@ impl Objects {
         (object, forgotten)
     }
 
-    /// Closes the files of an object that leaves memory, which may wait for the disk, unless it is
-    /// in use again.
+    /// Closes the files of an object that leaves memory, which may wait for the disk, unless the
+    /// object is in use again.
     pub(super) fn release(&self, digest: &KeyDigest) {
         let mut state = lock(&self.0);
         let Some(object) = state.leaving.remove(digest) else { return };
@@ -71,7 +71,7 @@ impl Objects {
     }
 }
 
-/// Returns whether nothing but the map has an object.
+/// Returns whether only the map refers to an object.
 fn is_idle(object: &Arc<CachedObject>) -> bool {
     Arc::strong_count(object) == 1 && object.is_idle()
 }

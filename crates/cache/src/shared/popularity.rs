@@ -1,4 +1,4 @@
-//! Counts requests of objects, for lists of what other nodes should have.
+//! Counts requests for objects, to list what other nodes should have.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -15,16 +15,16 @@ pub(crate) struct Popularity(Mutex<RequestCounts>);
 #[derive(Debug, Default)]
 struct RequestCounts {
     counts: HashMap<String, u64>,
-    /// The length of all their names together.
+    /// The total length of all names.
     bytes: usize,
 }
 
-/// A request that is counted until this is dropped, and from then on if it stays: a list of what
-/// other nodes should have is no place for paths that do not exist.
+/// A request that is counted until this is dropped, and afterwards only if it `stays`: a list for
+/// other nodes must not have paths that do not exist.
 pub(crate) struct CountedRequest<'a> {
     popularity: &'a Popularity,
     name: Cow<'a, str>,
-    /// Whether it stays in the list, as a kept object has answered it, or it failed.
+    /// Whether it stays in the list, because a kept object answered it, or it failed.
     pub(crate) stays: bool,
 }
 
@@ -43,14 +43,14 @@ impl Popularity {
         self.count_name(&name(key));
     }
 
-    /// Counts a request of which it is not known yet whether it is to stay in the list.
+    /// Counts a request provisionally.
     pub(crate) fn count_for_now<'a>(&'a self, key: &'a CacheKey) -> CountedRequest<'a> {
         let name = name(key);
         self.count_name(&name);
         CountedRequest { popularity: self, name, stays: false }
     }
 
-    /// Takes back a counted request.
+    /// Removes a counted request again.
     fn discount(&self, name: &str) {
         let mut counted = lock(&self.0);
         let RequestCounts { counts, bytes } = &mut *counted;
@@ -82,8 +82,8 @@ impl Popularity {
         counts.insert(key.to_owned(), 1);
     }
 
-    /// Returns at most this many names with their counts, the most popular first: a path, and a
-    /// line `name: value` for each field.
+    /// Returns at most `number` names with their counts, the most popular first: a path, followed
+    /// by a line `name: value` for each field.
     pub(crate) fn top(&self, number: usize) -> Vec<(String, u64)> {
         let mut all: Vec<_> =
             lock(&self.0).counts.iter().map(|(key, count)| (key.clone(), *count)).collect();
@@ -93,7 +93,7 @@ impl Popularity {
     }
 }
 
-/// Returns the lines by which an object is known in a list; a path has no line break.
+/// Returns the lines that identify an object in a list; a path has no line break.
 fn name(key: &CacheKey) -> Cow<'_, str> {
     let lines: String = key.fields().map(|(name, value)| format!("\n{name}: {value}")).collect();
     if lines.is_empty() { Cow::Borrowed(key.as_str()) } else { Cow::Owned(format!("{key}{lines}")) }
@@ -102,7 +102,7 @@ fn name(key: &CacheKey) -> Cow<'_, str> {
 /// The maximum number of paths that are counted.
 const MAX_KNOWN: usize = 16 << 10;
 
-/// The maximum length of all of them together, in bytes.
+/// The maximum total length of the names in bytes.
 const MAX_BYTES: usize = 8 << 20;
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ impl Shared {
         self.remove_locked(digest, object.as_deref())
     }
 
-    /// Removes an object, the lock of whose files is held, if it is in memory, in the same way.
+    /// Does the same with an object, if in memory, whose files are locked by the caller.
     pub(super) fn remove_locked(
         &self,
         digest: &KeyDigest,
@@ -29,11 +29,11 @@ impl Shared {
         Ok(self.folder.remove(digest)? || was_open || was_counted)
     }
 
-    /// Removes an object that the origin has no longer, or not for all: it must not come back after
-    /// a power cut.
+    /// Removes an object that the origin no longer has, or not for all clients: it must not
+    /// reappear after a power failure.
     pub(crate) fn withdraw(&self, digest: &KeyDigest) {
         if self.remove(digest).unwrap_or(true) {
-            // The disk fails: nothing more can be done.
+            // If the disk fails, nothing more can be done.
             let _ = self.folder.sync_removal(digest);
         }
     }
@@ -59,15 +59,14 @@ impl Shared {
         if is_removed {
             let _ = self.folder.sync_removal(digest);
         }
-        // A version that has taken its place meanwhile has its own units in the books already,
-        // unless it is one without a name.
+        // If another version was put in place meanwhile, its units are in the books already, unless
+        // it is not stored.
         if is_removed && object.current().is_none_or(|current| !current.is_stored()) {
             self.quota.removed(digest);
         }
     }
 
-    /// Drops a version that the disk failed to read. After repeated failures nothing is stored for
-    /// a while.
+    /// Drops a version after a read error. After repeated failures nothing is stored for a while.
     pub(crate) fn mark_damaged(
         self: &Arc<Self>,
         object: &Arc<CachedObject>,

@@ -10,9 +10,9 @@ use crate::store::{EXTENT, QuotaExceeded, Room, StoredUnit, is_divided, is_short
 use crate::version::{Eviction, ObjectVersion};
 
 impl Shared {
-    /// Returns the room for the bytes of a fill, to the end of the body if that is `u64::MAX`. It
-    /// begins with an extent; [`claim`](Self::claim) makes room for more, and [`grow`](Self::grow)
-    /// if the length is not known. Nothing is evicted for a body that is not stored.
+    /// Reserves room for the bytes of a fill, whose end is `u64::MAX` if it is unknown. It begins
+    /// with one extent; [`claim`](Self::claim) makes room for more, and [`grow`](Self::grow) if the
+    /// length is unknown. Nothing is evicted for a body that is not stored.
     pub(crate) fn room_for(&self, fill: &Range<u64>, is_stored: bool) -> Result<Room, CacheError> {
         let disk = self.folder.objects();
         let bytes = if fill.end == u64::MAX { 0 } else { fill.end - fill.start };
@@ -36,7 +36,7 @@ impl Shared {
         }
     }
 
-    /// Makes room for these bytes of a fill.
+    /// Makes room for these promised bytes of a fill.
     pub(crate) fn claim(&self, room: &mut Room, bytes: &Range<u64>) -> Result<(), CacheError> {
         let due = bytes.end.saturating_sub(room.until.max(bytes.start)).min(room.promised);
         if due > 0 {
@@ -47,7 +47,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Makes room for more bytes of a body.
+    /// Makes room for more bytes of a body of unknown length.
     pub(crate) fn grow(
         &self,
         room: &mut Room,
@@ -78,14 +78,14 @@ impl Shared {
         Err(CacheErrorKind::NoRoom.into())
     }
 
-    /// Evicts what exceeds the quota: it may be smaller than that of the process before, and others
-    /// may have filled the disk.
+    /// Evicts objects that exceed the quota: it may be smaller than that of an earlier process, and
+    /// other programs may have filled the disk.
     pub(crate) fn shrink(&self) {
-        // Where nothing can be evicted now, the next call tries again.
+        // If nothing can be evicted now, the next call tries again.
         let _ = self.reserve(0);
     }
 
-    /// Evicts objects of at least this many bytes, because the disk is fuller than expected.
+    /// Evicts objects with at least this many bytes, because the disk is fuller than expected.
     /// Returns whether there were any.
     pub(crate) fn evict(&self, bytes: u64) -> bool {
         let (before, mut left) = (self.quota.usage().bytes, 0);
@@ -102,37 +102,37 @@ impl Shared {
         left < before
     }
 
-    /// Evicts an object, or an extent of a large one. An object whose state is not in memory is
-    /// evicted as a whole.
+    /// Evicts an object, or an extent of a large one. An object that is not in memory is evicted as
+    /// a whole.
     ///
     /// # Errors
     ///
-    /// If the disk has become read-only: what it has is still served. If there are too many open
+    /// If the disk has become read-only: its objects are still served. If there are too many open
     /// files to remove it.
     fn evict_one(&self, unit: &StoredUnit) -> io::Result<()> {
         let current = self.current(&unit.digest).filter(|current| is_divided(current.len()));
         let evicted = current.as_ref().map(|current| current.evict(&unit.range(current.len())));
         let was_there = match evicted {
-            // A reader has come meanwhile.
+            // A reader has arrived meanwhile.
             Some(Ok(Eviction::Pinned)) => return Ok(()),
             Some(Ok(Eviction::Removed)) => self.quota.removed_unit(unit) > 0,
             Some(Err(_)) => self.evict_whole(unit, current.as_ref())?,
             Some(Ok(Eviction::Useless)) | None => self.evict_whole(unit, None)?,
         };
-        // Two fills that need room choose the same unit.
+        // Two fills that need room may choose the same unit.
         Counters::add(&self.counters.evicted, u64::from(was_there));
         Ok(())
     }
 
-    /// Removes the object of a unit; returns whether there was one. It stays if it is in use by now,
-    /// unless it is a version whose extent `unpunched` stays.
+    /// Removes the object of a unit; returns whether there was one. An object that is in use stays,
+    /// unless it is the version `unpunched`, whose extent could not be removed.
     fn evict_whole(
         &self,
         unit: &StoredUnit,
         unpunched: Option<&Arc<ObjectVersion>>,
     ) -> io::Result<bool> {
         let object = self.objects.get(&unit.digest);
-        // Another thread may be about to create its files anew, or to open them.
+        // Another thread may be about to recreate or open its files.
         let _files = object.as_ref().map(|object| object.lock_files());
         let current = object.as_ref().and_then(|object| object.current());
         let has_come = |current: &Arc<ObjectVersion>| {
@@ -165,7 +165,7 @@ pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// Returns where the extent ends that has this byte.
+/// Returns the end of the extent that contains this byte.
 pub(crate) fn extent_end(at: u64) -> u64 {
     (at / EXTENT + 1) * EXTENT
 }

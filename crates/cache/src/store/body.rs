@@ -17,12 +17,12 @@ use underpass_client::journal::JournalContents;
 use super::head::StoredHead;
 use super::unit::MAX_PAGE;
 
-/// Opens the file of this name, only for reading if the disk has become read-only; `None` if there
-/// is none that this program has written.
+/// Opens the file of this name, read-only if the disk has become read-only; `None` if this program
+/// has not written one.
 ///
 /// # Errors
 ///
-/// Those after which it may still be there, as of a disk or for want of descriptors.
+/// Those after which it may still exist, such as a disk error or `EMFILE`.
 pub(super) fn open_body(shard: &OwnedFd, name: &OsStr) -> io::Result<Option<File>> {
     let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let opened = match openat(shard, name, flags | OFlags::RDWR, Mode::empty()) {
@@ -36,21 +36,21 @@ pub(super) fn open_body(shard: &OwnedFd, name: &OsStr) -> io::Result<Option<File
 }
 
 /// Returns whether an error means that this process or the system has too many open files, or no
-/// memory for one, which passes.
+/// memory for one, which is temporary.
 pub(crate) fn is_shortage(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM))
 }
 
 /// Locks the file of an object for as long as it is open. An object that leaves memory writes its
-/// journal once more: opening it again waits for that, because two journals of one file would
-/// contradict each other. Returns `false` if it stays locked for too long: nothing in this process
-/// would end a wait for a lock of its own.
+/// journal once more: opening it again must wait for that, because two journals of one file would
+/// contradict each other. Returns `false` if it stays locked for too long: a wait for a lock of
+/// this same process might never end.
 pub(super) fn lock_body(file: &impl AsFd) -> bool {
-    // Without locks on this file system two journals are still very unlikely.
+    // If the file system has no locks, two journals are still very unlikely.
     wait_for_lock(file, MAX_LOCK_TIME).unwrap_or(true)
 }
 
-/// Locks a file for as long as it is open. Returns `false` if it stays locked for this long.
+/// Locks a file for as long as it is open. Returns `false` if it stays locked until `limit`.
 pub(super) fn wait_for_lock(file: &impl AsFd, limit: Duration) -> Result<bool, Errno> {
     let begun = Instant::now();
     loop {
@@ -62,7 +62,7 @@ pub(super) fn wait_for_lock(file: &impl AsFd, limit: Duration) -> Result<bool, E
     }
 }
 
-/// Returns whether a file has what its journal says of an object, and is one of these origins.
+/// Returns whether a file matches the journal of an object, and belongs to one of these origins.
 pub(super) fn is_usable(
     file: &File,
     contents: &JournalContents<StoredHead>,
@@ -70,7 +70,7 @@ pub(super) fn is_usable(
     origins: &[String],
 ) -> bool {
     let head = &contents.subject;
-    // Without a length it was not complete, and without a version no other bytes fit to it.
+    // Without a length it is incomplete, and without a validator nothing can complete it.
     let (Ok(found), Some(size)) = (file.metadata(), head.size) else { return false };
     let is_same = found.ino() == head.inode
         && found.len() == size
@@ -80,8 +80,7 @@ pub(super) fn is_usable(
     is_same && (is_whole(contents) || head.validator.is_some())
 }
 
-/// Returns whether no byte beyond the end of an object is said to be present, as in a journal that
-/// is damaged.
+/// Returns whether a journal lists no byte beyond the end of the object, as a damaged one may.
 pub(super) fn is_within_size(contents: &JournalContents<StoredHead>) -> bool {
     let end = contents.present.last().map_or(0, |last| last.end);
     contents.subject.size.is_none_or(|size| end <= size)
@@ -96,14 +95,14 @@ pub(super) fn is_whole(contents: &JournalContents<StoredHead>) -> bool {
     }
 }
 
-/// Returns whether a file takes more room than what its journal lists.
+/// Returns whether a file uses more space than the bytes in its journal need.
 pub(super) fn has_unlisted(found: &Metadata, present: &[Range<u64>]) -> bool {
     let listed: u64 = present.iter().map(|range| range.end - range.start).sum();
     found.blocks() * 512 > listed.saturating_add(MIN_UNLISTED)
 }
 
-/// Gives back the room of bytes that the journal does not list: what a power failure has made
-/// uncertain, and an extent whose eviction was interrupted. Nobody else may have the file open.
+/// Frees the space of bytes that the journal does not list: those that a power failure has made
+/// uncertain, and an extent whose eviction was interrupted. The file must not be open elsewhere.
 pub(super) fn discard_unlisted(file: &File, present: &[Range<u64>]) {
     let Some(found) = file.metadata().ok().filter(|found| has_unlisted(found, present)) else {
         return;
@@ -114,21 +113,21 @@ pub(super) fn discard_unlisted(file: &File, present: &[Range<u64>]) {
     for range in present.iter().cloned().chain(once(end..end)) {
         let hole = at..range.start / MAX_PAGE * MAX_PAGE;
         if hole.start < hole.end {
-            // A hole that is not punched only wastes space.
+            // If the hole cannot be punched, that only wastes space.
             let _ = fallocate(file, flags, hole.start, hole.end - hole.start);
         }
         at = range.end.next_multiple_of(MAX_PAGE);
     }
 }
 
-/// The maximum time for which a file that leaves memory is waited for.
+/// The maximum wait for the lock of a file that is leaving memory.
 const MAX_LOCK_TIME: Duration = Duration::from_secs(10);
 
-/// The interval at which such a file is tried again.
+/// The interval at which such a lock is retried.
 const LOCK_INTERVAL: Duration = Duration::from_millis(2);
 
-/// The bytes that a file may take beyond those in its journal: those of a fill that was killed, and
-/// what file systems keep for themselves.
+/// The bytes that a file may use beyond those in its journal: those of a fill that was killed, and
+/// the overhead of file systems.
 const MIN_UNLISTED: u64 = 1 << 20;
 
 #[cfg(test)]

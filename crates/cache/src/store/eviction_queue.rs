@@ -1,9 +1,9 @@
 //! The order in which objects, and extents of large ones, are evicted: S3-FIFO (Yang et al., 2023).
 //!
-//! New objects enter a small queue, and those that are not requested again leave from its end; the
-//! others move to the main queue. So a scan of everything passes through a tenth of the space and
-//! leaves the rest alone. Objects that were removed from the small queue are remembered for a
-//! while, and enter the main one if they come back.
+//! New objects enter a small queue, and are evicted from its end unless they are requested again;
+//! the others move to the main queue. A scan of everything therefore passes through a tenth of the
+//! space and leaves the rest alone. Objects evicted from the small queue are remembered for a
+//! while, and enter the main queue if they come back.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 
@@ -15,7 +15,7 @@ use crate::key::KeyDigest;
 pub(crate) struct EvictionQueue {
     /// Sorted, so that the extents of an object are neighbours.
     entries: BTreeMap<StoredUnit, QueueEntry>,
-    /// The number of objects, whatever the number of their extents.
+    /// The number of objects; one with several extents counts once.
     objects: u64,
     small: VecDeque<QueueSlot>,
     main: VecDeque<QueueSlot>,
@@ -27,7 +27,7 @@ pub(crate) struct EvictionQueue {
     remembered: HashSet<StoredUnit>,
 }
 
-/// A place in a queue. It is void if the object was removed, or has another slot.
+/// A position in a queue. It is void if the unit was removed, or has another slot.
 type QueueSlot = (StoredUnit, u64);
 
 #[derive(Debug)]
@@ -61,7 +61,7 @@ impl EvictionQueue {
         self.extents(digest).next().is_some()
     }
 
-    /// Returns what is known of an object: itself or its extents.
+    /// Returns the units of an object: itself or its extents.
     fn extents(&self, digest: &KeyDigest) -> impl Iterator<Item = StoredUnit> {
         let unit = |extent| StoredUnit { digest: *digest, extent };
         self.entries.range(unit(0)..=unit(u32::MAX)).map(|(unit, _)| *unit)
@@ -74,7 +74,7 @@ impl EvictionQueue {
         }
     }
 
-    /// Adds bytes to a unit, which may be new.
+    /// Adds bytes to a unit, and creates it if necessary.
     pub(crate) fn add(&mut self, unit: &StoredUnit, bytes: u64) {
         let is_main = match self.entries.get(unit) {
             Some(entry) => entry.is_main,
@@ -104,7 +104,7 @@ impl EvictionQueue {
 
     /// Removes a unit; returns its bytes.
     pub(crate) fn remove_unit(&mut self, unit: &StoredUnit) -> u64 {
-        // Its slot is dropped when it comes to the front, or when most are void.
+        // Its slot is dropped when it reaches the front, or when most slots are void.
         let Some(entry) = self.entries.remove(unit) else { return 0 };
         self.objects -= u64::from(!self.has(&unit.digest));
         self.bytes -= entry.bytes;
@@ -119,12 +119,12 @@ impl EvictionQueue {
         entry.bytes
     }
 
-    /// Returns the unit to remove next, which stays until [`remove_unit`](Self::remove_unit);
-    /// `None` if there is none that may be removed.
+    /// Returns the unit to evict next, which stays until [`remove_unit`](Self::remove_unit); `None`
+    /// if none may be evicted.
     pub(crate) fn next(&mut self, is_pinned: impl Fn(&StoredUnit) -> bool) -> Option<StoredUnit> {
-        // How many units of each queue were found to be pinned.
+        // The number of pinned units found in each queue.
         let (mut pinned_small, mut pinned_main) = (0, 0);
-        // Each unit passes the front at most four times before its uses are gone.
+        // Each unit passes the front at most four times before its uses are used up.
         for _ in 0..4 * self.entries.len() + 4 {
             for queue in [&mut self.small, &mut self.main] {
                 while queue.front().is_some_and(|slot| !is_valid(&self.entries, slot)) {
@@ -182,10 +182,10 @@ fn is_valid(entries: &BTreeMap<StoredUnit, QueueEntry>, (unit, slot): &QueueSlot
     entries.get(unit).is_some_and(|entry| entry.slot == *slot)
 }
 
-/// The small queue has this share of all bytes: a tenth.
+/// The small queue's share of all bytes: a tenth.
 const SMALL_SHARE: u64 = 10;
 
-/// The number of removed objects that are remembered at least.
+/// The minimum number of removed objects that are remembered.
 const MIN_GHOSTS: usize = 1024;
 
 #[cfg(test)]
@@ -215,7 +215,7 @@ mod tests {
         queue.add(&unit(1), 1);
         queue.add(&unit(2), 8);
         (0..2).for_each(|_| queue.touch(&unit(2)));
-        // The second one becomes a main one on the way.
+        // The second one moves to the main queue meanwhile.
         assert_eq!(queue.next(|found| *found == unit(1)), Some(unit(2)));
         queue.remove_unit(&unit(1));
         queue.add(&unit(3), 0);
@@ -235,7 +235,7 @@ mod tests {
                 }
             }
         }
-        // Ten times the budget passes by.
+        // Scans ten times the budget.
         for number in 1000..2000 {
             queue.add(&unit(number), 1);
             make_room(&mut queue, 100);

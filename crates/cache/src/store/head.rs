@@ -10,33 +10,33 @@ use underpass_protocol::caching::{Freshness, FreshnessRules, ResponseTimes};
 /// The metadata of a stored object: the first line of its journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StoredHead {
-    /// Its path at the origin.
+    /// The path at the origin.
     pub(crate) key: String,
-    /// The URLs of the origins that it is known to be of, without credentials. Files that have none
-    /// are of an older version of this program.
+    /// The URLs of the origins known to have the object, without credentials; empty in files of an
+    /// older version of this program.
     #[serde(default)]
     pub(crate) origins: Vec<String>,
-    /// The name of the file with its bytes.
+    /// The name of the file with the bytes.
     pub(crate) body: String,
     /// The inode of that file.
     pub(crate) inode: u64,
-    /// The validator of its version, if the origin has sent one.
+    /// The validator of the version, if the origin sent one.
     #[serde(rename = "version")]
     pub(crate) validator: Option<StrongValidator>,
-    /// Its length in bytes; `None` as long as it is not known.
+    /// The length in bytes; `None` while it is unknown.
     pub(crate) size: Option<u64>,
-    /// The fields of the newest response about it: lower-case names, and values.
+    /// The fields of the latest response about it: lower-case names, and values.
     pub(crate) fields: Vec<(String, String)>,
-    /// When that was requested and received: milliseconds since 1970.
+    /// When that response was requested and received: milliseconds since 1970.
     pub(crate) requested: u64,
     pub(crate) received: u64,
-    /// The newest expiry that was declared before it was requested.
+    /// The latest expiry that was declared before the request.
     #[serde(default)]
     pub(crate) epoch: u64,
 }
 
 impl StoredHead {
-    /// Returns the times of the newest response.
+    /// Returns the times of the latest response.
     pub(crate) fn freshness(&self, rules: &FreshnessRules) -> Freshness {
         let time = |millis| UNIX_EPOCH + Duration::from_millis(millis);
         let times =
@@ -44,7 +44,7 @@ impl StoredHead {
         Freshness::of(&self.fields, times, rules)
     }
 
-    /// Returns the room of its journal in excess of one block, in bytes.
+    /// Returns the space that its journal needs beyond one block, in bytes.
     pub(crate) fn extra_room(&self) -> u64 {
         let fields = self.fields.iter().map(|(name, value)| name.len() + value.len());
         let origins = self.origins.iter().map(String::len);
@@ -57,7 +57,7 @@ impl StoredHead {
         fields.find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// Returns whether a response has a validator of another version, so that it says nothing about
+    /// Returns whether a response has another version's validator, so that it does not apply to
     /// this one (RFC 9111 4.3.4).
     pub(crate) fn is_denied_by(&self, response: &Response) -> bool {
         let differs = |name: &str| {
@@ -67,8 +67,8 @@ impl StoredHead {
         differs("etag") || (self.field("etag").is_none() && differs("last-modified"))
     }
 
-    /// Returns whether a response is in another coding than the stored bytes. A part need not say
-    /// in which one it is (RFC 9110 15.3.7).
+    /// Returns whether a response has another coding than the stored bytes. A part need not state
+    /// its coding (RFC 9110 15.3.7).
     pub(crate) fn has_other_coding(&self, response: &Response) -> bool {
         let name = "content-encoding";
         response.coding().is_some() && self.field(name) != response.fields.text(name)
@@ -77,9 +77,9 @@ impl StoredHead {
     /// Updates the metadata from a 304 (RFC 9111 3.2).
     pub(crate) fn freshen(&mut self, response: &Response, requested: SystemTime, epoch: u64) {
         let mut newer = stored_fields(response);
-        // These describe the stored bytes.
+        // These fields describe the stored bytes.
         newer.retain(|(name, _)| !OF_BODY.contains(&name.as_str()));
-        // Age and date belong to one response.
+        // `Age` and `Date` belong to a single response.
         let is_of_response = |name: &str| matches!(name, "age" | "date");
         self.fields.retain(|(name, _)| {
             !is_of_response(name) && !newer.iter().any(|(newer, _)| newer == name)
@@ -98,8 +98,8 @@ impl StoredHead {
 }
 
 /// Returns the fields of a response that are stored: all but those about the connection (RFC 9111
-/// 3.1), and those that are not UTF-8. `Location` is escaped. What has a `Set-Cookie`, which is not
-/// forwarded, is declared private: other caches between this one and the clients see no cookie.
+/// 3.1), and those that are not UTF-8. `Location` is percent-encoded. If there is a `Set-Cookie`,
+/// which is not forwarded, the response is marked private for caches between here and the clients.
 pub(crate) fn stored_fields(response: &Response) -> Vec<(String, String)> {
     let named: Vec<_> = response.fields.all("connection").map(<[u8]>::to_ascii_lowercase).collect();
     let mut options = named.iter().flat_map(|value| value.split(|&byte| byte == b','));
@@ -107,7 +107,7 @@ pub(crate) fn stored_fields(response: &Response) -> Vec<(String, String)> {
     let has_odd_tag = response.fields.get("etag").is_some_and(|tag| str::from_utf8(tag).is_err());
     let fields = response.fields.iter().filter_map(|(name, value)| {
         let name = name.to_ascii_lowercase();
-        // The date alone would confirm what the tag tells apart.
+        // The date alone would match versions that the tag distinguishes.
         if has_odd_tag && name == "last-modified" {
             return None;
         }
@@ -132,7 +132,7 @@ pub(crate) fn stored_fields(response: &Response) -> Vec<(String, String)> {
     fields
 }
 
-/// Returns a reference that is not UTF-8 with escapes, which means the same.
+/// Returns a reference that is not UTF-8 in an equivalent, percent-encoded form.
 fn escaped(reference: &[u8]) -> String {
     let escape = |byte: &u8| {
         if byte.is_ascii() { char::from(*byte).to_string() } else { format!("%{byte:02X}") }
@@ -145,8 +145,8 @@ fn opaque(tag: &[u8]) -> &[u8] {
     tag.strip_prefix(b"W/").unwrap_or(tag)
 }
 
-/// Returns whether a field, in lower case, is about the content of one message: that of a range has
-/// another one.
+/// Returns whether a field, in lower case, describes the content of one message, which differs for
+/// a range.
 pub(crate) fn is_of_content(name: &str) -> bool {
     matches!(name, "content-digest" | "content-md5")
 }
@@ -162,11 +162,11 @@ pub(crate) fn is_forwarded(name: &str) -> bool {
     !SET_BY_SERVER.contains(&name) && !PER_CLIENT.contains(&name) && !name.starts_with("x-amz-")
 }
 
-/// The usual size of a block of a file system.
+/// The usual block size of a file system.
 const BLOCK: u64 = 4096;
 
-/// Fields that can forbid to store a response for all. They count even if they are malformed, or if
-/// `Connection` names them, which it must not (RFC 9110 7.6.1).
+/// Fields that can forbid storing a response for all clients. They count even if they are
+/// malformed, or if `Connection` names them, which it must not (RFC 9110 7.6.1).
 const FORBIDDING: [&str; 4] = ["cache-control", "cdn-cache-control", "set-cookie", "vary"];
 
 /// Fields about the connection to the origin (RFC 9110 7.6.1).
@@ -184,8 +184,8 @@ const OF_CONNECTION: [&str; 11] = [
     "upgrade",
 ];
 
-/// Fields about the bytes that a 304 does not change (RFC 9111 3.2): by the last two, the version
-/// is known.
+/// Fields about the bytes, which a 304 does not change (RFC 9111 3.2). The last two identify the
+/// version.
 const OF_BODY: [&str; 7] = [
     "content-digest",
     "content-encoding",
@@ -213,7 +213,7 @@ const SET_BY_SERVER: [&str; 13] = [
     "x-content-type-options",
 ];
 
-/// Fields for one client, or about the host of the origin, which is another one.
+/// Fields for one client, or about the origin's own host.
 const PER_CLIENT: [&str; 6] = [
     "alt-svc",
     "clear-site-data",

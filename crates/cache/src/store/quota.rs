@@ -1,4 +1,4 @@
-//! The disk quota: what is used, what is reserved for fills, and what is evicted next.
+//! The disk quota: the space in use, the space reserved for fills, and the next unit to evict.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,8 +19,8 @@ pub(crate) struct DiskQuota {
     limit: Option<u64>,
     keep_free: KeepFree,
     state: Mutex<QuotaState>,
-    /// The bytes of bodies that are not stored, which have come and are still read. They are given
-    /// back without the lock: the last one to have such a body may hold the lock of its object.
+    /// The bytes of bodies that are not stored but are still being read. They are released without
+    /// the lock, because the last owner of such a body may hold the lock of its object.
     held: Arc<AtomicU64>,
 }
 
@@ -29,12 +29,12 @@ struct QuotaState {
     queue: EvictionQueue,
     /// The bytes for which running fills have room.
     reserved: u64,
-    /// The bytes that they may write besides, for which room is made later.
+    /// The further bytes that they may write, for which room is made later.
     promised: u64,
-    /// The bytes of running bodies that are not stored. All of these together have the limit, too,
-    /// and count for no others.
+    /// The bytes of running bodies that are not stored. The limit applies to all of these together,
+    /// and they do not count otherwise.
     passing: u64,
-    /// The bytes of these that were written, which the file system no longer counts as free.
+    /// The bytes of all these that were written, which the file system no longer counts as free.
     written: u64,
     /// The times of recent disk failures.
     failed: Vec<Instant>,
@@ -52,17 +52,17 @@ struct MissingSpace {
 pub(crate) struct Room {
     /// The bytes for which there is room.
     pub(crate) reserved: u64,
-    /// The bytes that may come besides.
+    /// The further bytes that may arrive.
     pub(crate) promised: u64,
     /// The bytes of a body that is not stored.
     passing: u64,
-    /// The bytes of all of these that were written.
+    /// The written bytes of all these.
     written: u64,
     /// The offset up to which there is room.
     pub(crate) until: u64,
 }
 
-/// The room of a body that is not stored, which comes back when its last reader has left.
+/// The room of a body that is not stored, which is released when its last reader has left.
 #[derive(Debug)]
 pub(crate) struct HeldRoom {
     held: Arc<AtomicU64>,
@@ -82,7 +82,7 @@ impl Drop for HeldRoom {
     }
 }
 
-/// Why space cannot be reserved.
+/// The reason why space cannot be reserved.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum QuotaExceeded {
     /// This object or extent must be evicted first.
@@ -117,7 +117,7 @@ impl DiskQuota {
             state.reserved += bytes;
             return Ok(());
         }
-        // Where others have filled the disk, not even all objects together would make room.
+        // If other programs have filled the disk, even evicting all objects would not suffice.
         let is_hopeless = missing.bytes > used || missing.files > objects * FILES_PER_OBJECT;
         if is_hopeless || self.limit.is_some_and(|limit| bytes > limit) {
             return Err(QuotaExceeded::Permanently);
@@ -125,8 +125,8 @@ impl DiskQuota {
         Err(state.queue.next(is_pinned).map_or(QuotaExceeded::Permanently, QuotaExceeded::Evict))
     }
 
-    /// Promises room to a fill of this many bytes, which is made as they come; `None` if there
-    /// cannot be room for them in addition to those of other fills, whatever is evicted.
+    /// Promises a fill room for this many bytes, which is made as they arrive; `None` if there
+    /// cannot be enough in addition to that of other fills, whatever is evicted.
     pub(crate) fn promise(&self, bytes: u64, disk: &OwnedFd) -> Option<Room> {
         let mut state = lock(&self.state);
         let due = (state.reserved + state.promised).saturating_add(bytes);
@@ -146,7 +146,7 @@ impl DiskQuota {
         room.reserved += bytes;
     }
 
-    /// Gives more room to a body that is not stored; returns `false` if others would have to be
+    /// Gives more room to a body that is not stored; returns `false` if objects would have to be
     /// evicted for it.
     pub(crate) fn pass(&self, room: &mut Room, bytes: u64, disk: &OwnedFd) -> bool {
         let mut state = lock(&self.state);
@@ -189,8 +189,7 @@ impl DiskQuota {
         lock(&self.state).queue.next(is_pinned)
     }
 
-    /// Returns what the file system lacks to have this many bytes in excess of the minimum free
-    /// space.
+    /// Returns what the file system lacks to store this many bytes beyond the minimum free space.
     fn missing(&self, disk: &OwnedFd, bytes: u64) -> MissingSpace {
         let Ok(found) = fstatvfs(disk) else { return MissingSpace { bytes: 0, files: 0 } };
         let missing = |(free, kept): (u64, u64)| kept.saturating_add(bytes).saturating_sub(free);
@@ -200,14 +199,14 @@ impl DiskQuota {
             KeepFree::Percent(percent) => found.f_files / 100 * u64::from(percent),
         };
         let files = match found.f_files {
-            // Some file systems have as many files as there is room for.
+            // Some file systems have no fixed number of inodes.
             0 => 0,
             _ => kept_files.saturating_sub(found.f_favail),
         };
         MissingSpace { bytes, files }
     }
 
-    /// Returns the free bytes of a file system, and how many of them are left to others; `None` if
+    /// Returns the free bytes of a file system, and how many of them must be kept free; `None` if
     /// it does not report its size.
     fn free_bytes(&self, found: &StatVfs) -> Option<(u64, u64)> {
         let (free, all) = (found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize);
@@ -251,7 +250,7 @@ impl DiskQuota {
         lock(&self.state).queue.remove(digest)
     }
 
-    /// Forgets all objects, whose files were removed. What is reserved stays so.
+    /// Forgets all objects, because their files were removed. Reservations stay.
     pub(crate) fn forget_all(&self) {
         lock(&self.state).queue = EvictionQueue::default();
     }
@@ -260,9 +259,9 @@ impl DiskQuota {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// Returns the disk space that all objects may take; `None` if nothing limits it.
+    /// Returns the disk space that all objects may use; `None` if nothing limits it.
     pub(crate) fn capacity(&self, disk: &OwnedFd) -> Option<u64> {
-        // What running fills have written is neither free nor counted as theirs yet.
+        // Bytes that running fills have written are neither free nor counted as used yet.
         let used = {
             let state = lock(&self.state);
             state.used() + state.written
@@ -295,12 +294,12 @@ pub(crate) struct QuotaUsage {
 }
 
 impl QuotaState {
-    /// Returns the space that all objects take.
+    /// Returns the space that all objects use.
     fn used(&self) -> u64 {
         self.queue.bytes() + self.queue.len() as u64 * OBJECT_OVERHEAD
     }
 
-    /// Returns what running bodies may still write, with these bytes that are promised.
+    /// Returns what running bodies may still write, including these promised bytes.
     fn unwritten(&self, promised: u64) -> u64 {
         (self.reserved + self.passing + promised).saturating_sub(self.written)
     }
@@ -311,10 +310,10 @@ impl QuotaState {
     }
 }
 
-/// The space for an object besides its bytes: its journal's block, and the rest of its last one.
+/// The space of an object besides its bytes: its journal's block, and the rest of its last block.
 pub(crate) const OBJECT_OVERHEAD: u64 = 8 << 10;
 
-/// The most inodes that are free once an object is evicted.
+/// The maximum number of inodes that evicting an object frees.
 const FILES_PER_OBJECT: u64 = 2;
 
 /// The maximum number of objects, each of which takes some 150 bytes of memory.
@@ -341,7 +340,7 @@ mod tests {
             let found = fstatvfs(&disk).unwrap();
             found.f_bavail * found.f_frsize
         };
-        // Others may write meanwhile.
+        // Other programs may write meanwhile.
         let is_near = |capacity: Option<u64>, expected: u64| {
             capacity.is_some_and(|capacity| capacity.abs_diff(expected) < 4 << 30)
         };
@@ -368,7 +367,7 @@ mod tests {
             quota.add_existing(&unit.digest, &[(unit, 1)]);
             let held = Mutex::new(Some(HeldRoom::new(&quota, 7)));
             let reserved = quota.usage().reserved;
-            // Whoever makes room may be the last one to have the version of such a body.
+            // The thread that makes room may be the last owner of such a version.
             let next = quota.next(|_| {
                 drop(lock(&held).take());
                 false

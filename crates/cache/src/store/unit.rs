@@ -1,4 +1,4 @@
-//! The unit of removal: a whole object, or an extent of a large one.
+//! The unit of eviction: a whole object, or an extent of a large one.
 
 use std::ops::Range;
 
@@ -19,13 +19,13 @@ impl StoredUnit {
         Self { digest: *digest, extent: 0 }
     }
 
-    /// Returns the unit of an object of this length that has the byte `at`.
+    /// Returns the unit of an object of this length that contains the byte `at`.
     pub(crate) fn of(digest: &KeyDigest, len: Option<u64>, at: u64) -> Self {
         let extent = if is_divided(len) { at / EXTENT } else { 0 };
         Self { digest: *digest, extent: u32::try_from(extent).unwrap_or(u32::MAX) }
     }
 
-    /// Returns the bytes of its object that it has.
+    /// Returns the bytes of its object that it contains.
     pub(crate) fn range(&self, len: Option<u64>) -> Range<u64> {
         match len.filter(|_| is_divided(len)) {
             Some(len) => {
@@ -37,7 +37,7 @@ impl StoredUnit {
     }
 }
 
-/// Returns whether an object of this length has extents.
+/// Returns whether an object of this length is divided into extents.
 pub(crate) fn is_divided(len: Option<u64>) -> bool {
     len.is_some_and(|len| len > EXTENT && len < EXTENT << 31)
 }
@@ -59,22 +59,22 @@ pub(crate) fn units<'r>(
         }
     }
     if units.is_empty() {
-        // Its name and its journal take room too.
+        // The name and the journal need space, too.
         units.push((StoredUnit::of(digest, len, 0), 0));
     }
     units
 }
 
-/// Returns the first unit of an object, with the bytes that its journal takes besides what is
-/// counted for each unit: the origin may send long fields.
+/// Returns the first unit of an object, with the bytes that its journal uses beyond those counted
+/// for each unit: the origin may send long fields.
 pub(crate) fn journal_unit(digest: &KeyDigest, head: &StoredHead) -> (StoredUnit, u64) {
     (StoredUnit::of(digest, head.size, 0), head.extra_room())
 }
 
-/// The size of a page, or a multiple of it, on every machine.
+/// The page size, or a multiple of it, on every machine.
 pub(crate) const MAX_PAGE: u64 = 64 << 10;
 
-/// The length of an extent: what a fill without readers brings at least.
+/// The length of an extent: the minimum that a fill without readers brings.
 pub(crate) const EXTENT: u64 = 64 << 20;
 
 #[cfg(test)]

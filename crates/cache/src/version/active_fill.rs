@@ -1,4 +1,4 @@
-//! A fill of a version, as its readers see it.
+//! A running fill of a version, from the point of view of its readers.
 
 use std::time::{Duration, Instant};
 
@@ -8,10 +8,10 @@ use crate::pool::JobOwner;
 #[derive(Debug)]
 pub(super) struct ActiveFill {
     pub(super) id: u64,
-    /// Where it has begun: the journal still counts from there.
+    /// The offset at which it began.
     pub(super) start: u64,
     pub(super) at: u64,
-    /// `None` for everything up to the end.
+    /// The end of its range; `None` for everything up to the end of the body.
     pub(super) end: Option<u64>,
     /// The client for which it runs or waits.
     pub(super) owner: JobOwner,
@@ -23,8 +23,8 @@ impl ActiveFill {
         Self { id, start: at, at, end, owner, began: Instant::now() }
     }
 
-    /// Returns whether it is going to bring a missing byte, and so soon that a reader waits for it,
-    /// unless there is no other way.
+    /// Returns whether it will bring a missing byte so soon that readers should wait for it, or is
+    /// the only way to get the byte.
     pub(super) fn brings(&self, at: u64, has_one_fill: bool) -> bool {
         let is_ahead = at >= self.at && self.end.is_none_or(|end| at < end);
         is_ahead && (has_one_fill || at - self.at <= self.reach())
@@ -39,12 +39,11 @@ impl ActiveFill {
     }
 }
 
-/// The time for which a reader waits instead of a further request to the origin.
+/// The maximum wait of a reader before a further request to the origin is preferred.
 const REACH_TIME: Duration = Duration::from_millis(500);
 
-/// A reader waits for a fill that is at most this many bytes behind, however slow it is.
+/// A reader always waits for a fill that is at most this many bytes behind.
 const MIN_REACH: u64 = 1 << 20;
 
-/// A reader does not wait for a fill that is more than this many bytes behind, however fast it
-/// is.
+/// A reader never waits for a fill that is more than this many bytes behind.
 const MAX_REACH: u64 = 8 << 20;

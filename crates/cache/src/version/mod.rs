@@ -1,4 +1,4 @@
-//! One version of an object: its file, what of it is there, and what is on its way.
+//! One version of an object: its file, the bytes that are present, and those being fetched.
 
 mod active_fill;
 mod state;
@@ -33,7 +33,7 @@ pub(crate) struct ObjectVersion {
     pub(crate) file: Arc<OwnedFd>,
     validator: Option<StrongValidator>,
     head: Mutex<Arc<StoredHead>>,
-    /// `None` if the version is not stored, or not any more.
+    /// `None` if the version is not stored, or no longer.
     journal: Mutex<Option<Arc<Journal<StoredHead>>>>,
     state: Mutex<VersionState>,
     /// Whether the journal lags behind the file.
@@ -81,13 +81,13 @@ impl ObjectVersion {
         self.validator.as_ref()
     }
 
-    /// Returns whether other responses can be known to have the rest of it.
+    /// Returns whether another response can be proved to have the rest of it.
     pub(crate) fn may_go_on(&self) -> bool {
         self.validator.is_some() && self.len().is_some()
     }
 
-    /// Returns whether a response does not show that there is another version: it is a whole that
-    /// names none. If nothing else has come for a while, that is what the origin has now.
+    /// Returns whether a response is something whole without a version, which does not prove that
+    /// there is another one. If that remains so for a while, it is what the origin has now.
     pub(crate) fn is_unanswered_by(&self, response: &Response) -> bool {
         let head = self.head();
         let has_name = ["etag", "last-modified"].iter().any(|name| head.field(name).is_some());
@@ -103,7 +103,7 @@ impl ObjectVersion {
         Arc::clone(&lock(&self.head))
     }
 
-    /// Returns its length, once it is known.
+    /// Returns the length, if known.
     pub(crate) fn len(&self) -> Option<u64> {
         lock(&self.state).len
     }
@@ -118,13 +118,12 @@ impl ObjectVersion {
         lock(&self.state).present.count()
     }
 
-    /// Returns why no more bytes will arrive, if that is so.
+    /// Returns why no more bytes will arrive, if so.
     pub(crate) fn broken(&self) -> Option<CacheErrorKind> {
         lock(&self.state).broken
     }
 
-    /// Returns whether it can answer requests: bytes that are missing are on their way, or can be
-    /// fetched.
+    /// Returns whether it can answer requests: missing bytes are being fetched, or can be.
     pub(crate) fn is_servable(&self) -> bool {
         let state = lock(&self.state);
         let is_whole = state.len == Some(state.present.count());
@@ -132,7 +131,7 @@ impl ObjectVersion {
         state.broken.is_none() && (may_go_on || is_whole || !state.fills.is_empty())
     }
 
-    /// Returns whether a fill runs or waits for a thread.
+    /// Returns whether a fill is running or waiting for a thread.
     pub(crate) fn is_filling(&self) -> bool {
         !lock(&self.state).fills.is_empty()
     }
@@ -147,7 +146,7 @@ impl ObjectVersion {
         lock(&self.state).readers.len()
     }
 
-    /// Returns whether a reader reads what a fill brings, or comes to it next.
+    /// Returns whether a reader reads the bytes of a fill, or will next.
     pub(crate) fn is_read(&self, fill: u64) -> bool {
         lock(&self.state).is_read(fill)
     }
@@ -157,13 +156,13 @@ impl ObjectVersion {
         lock(&self.state).is_crowded()
     }
 
-    /// Adds a reader of a client; returns its number. All bytes of the file stay until the reader
-    /// leaves, unless [`pin`](Self::pin) limits what it reads.
+    /// Adds a reader of a client; returns its number. All bytes of the file are kept until the
+    /// reader leaves, unless [`pin`](Self::pin) limits its range.
     pub(crate) fn enter(&self, client: Option<IpAddr>) -> u64 {
         lock(&self.state).enter(client)
     }
 
-    /// Sets the only bytes that a reader reads from now on.
+    /// Limits a reader to these bytes from now on.
     pub(crate) fn pin(&self, reader: u64, range: &Range<u64>) {
         if let Some(reader) = lock(&self.state).reader(reader) {
             reader.pin.clone_from(range);
@@ -175,7 +174,7 @@ impl ObjectVersion {
         lock(&self.state).leave(reader);
     }
 
-    /// Returns whether a range of the file has to stay, because it is read or filled.
+    /// Returns whether a range of the file must stay, because it is being read or filled.
     pub(crate) fn is_pinned(&self, range: &Range<u64>) -> bool {
         let state = lock(&self.state);
         if state.has_one_fill() {
@@ -186,15 +185,15 @@ impl ObjectVersion {
         }
     }
 
-    /// Removes a range from the file, which gives its room back, unless it is pinned by now.
+    /// Removes a range from the file, which frees its space, unless the range is pinned by now.
     ///
-    /// A hole is read as zeros. So the bytes are marked as missing before the hole is made, under
-    /// the lock under which readers are added: those that are here read other bytes, and later ones
-    /// wait until these bytes have been fetched again.
+    /// A hole reads as zeros. The bytes are therefore marked as missing before the hole is punched,
+    /// under the lock under which readers are added: present readers read other bytes, and later
+    /// ones wait until these bytes have been fetched again.
     ///
     /// # Errors
     ///
-    /// If the range may still be in the journal or in the file: the whole file has to be removed.
+    /// If the range may still be in the journal or in the file: the whole file must be removed.
     pub(crate) fn evict(&self, range: &Range<u64>) -> io::Result<Eviction> {
         let (removed, is_empty) = {
             let mut state = lock(&self.state);
@@ -229,23 +228,23 @@ impl ObjectVersion {
         )
     }
 
-    /// Makes a hole; returns `false` if the version is not stored any more, so that its journal on
-    /// the disk is not its own.
+    /// Punches a hole; returns `false` if the version is no longer stored, so that the journal on
+    /// the disk is that of another one.
     fn punch(&self, range: &Range<u64>) -> io::Result<bool> {
         let Some(journal) = self.journal() else { return Ok(false) };
-        // A journal that survives a power failure must not call a hole data.
+        // A journal that survives a power failure must not list a hole as data.
         if let Err(error) = journal.forget(range) {
             return if self.is_stored() { Err(error) } else { Ok(false) };
         }
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        // The kernel would write zeros to a part of a page, which may be on its way to a client.
+        // The kernel would zero part of a page, which may be on its way to a client.
         let end = range.end.next_multiple_of(MAX_PAGE);
         fallocate(&self.file, flags, range.start, end - range.start)?;
         Ok(true)
     }
 
-    /// Decides what a reader at the offset `at` does next, which reads up to `end`. `permit` is
-    /// called for the permit to start a fill.
+    /// Decides the next step of a reader at the offset `at`, which reads up to `end`. `permit` is
+    /// called to obtain the permit for a fill.
     pub(crate) fn step<P>(
         &self,
         reader: u64,
@@ -262,15 +261,15 @@ impl ObjectVersion {
         lock(&self.state).begin(at, end, owner)
     }
 
-    /// Returns whose fill has this number.
+    /// Returns the owner of this fill.
     pub(crate) fn owner_of(&self, fill: u64) -> JobOwner {
         let state = lock(&self.state);
         let fill = state.fills.iter().find(|known| known.id == fill);
         fill.map(|fill| fill.owner.clone()).unwrap_or_default()
     }
 
-    /// Records that the bytes of a range have arrived, and wakes readers. Returns those that another
-    /// fill had not brought before.
+    /// Records that the bytes of a range have arrived, and wakes readers. Returns those that no
+    /// other fill had brought before.
     pub(crate) fn arrived(&self, id: u64, range: Range<u64>) -> Vec<Range<u64>> {
         let (new, wakers) = {
             let mut state = lock(&self.state);
@@ -287,7 +286,7 @@ impl ObjectVersion {
         new
     }
 
-    /// Records in the journal up to where a piece is present.
+    /// Records in the journal up to which offset a piece is present.
     pub(crate) fn record_progress(&self, piece: &mut OpenPiece, end: u64) {
         if let Some(journal) = self.journal() {
             journal.record_progress(piece, end);
@@ -322,20 +321,20 @@ impl ObjectVersion {
     /// Writes the metadata of the object to the disk, and waits until it is synced.
     pub(crate) fn write_head(&self) {
         if let Some(journal) = self.journal() {
-            // If that fails, a later process validates the object again.
+            // If this fails, a later process validates the object again.
             let _ = journal.describe(|| StoredHead::clone(&self.head()));
         }
     }
 
-    /// Returns the journal, unless the version is not stored. The disk is never waited for under the
-    /// lock.
+    /// Returns the journal, unless the version is not stored. The lock is not held during disk
+    /// access.
     fn journal(&self) -> Option<Arc<Journal<StoredHead>>> {
         lock(&self.journal).clone()
     }
 
-    /// Stops storing the version, of which no more bytes will arrive, unless it has changed: then
-    /// what the running fills bring. Readers still get what is present. Returns whether it was
-    /// stored.
+    /// Stops storing the version. No more bytes will arrive, except those of running fills if the
+    /// reason is that it has changed. Readers still get the bytes that are present. Returns whether
+    /// it was stored.
     pub(crate) fn retire(&self, why: CacheErrorKind) -> bool {
         let was_stored = self.detach();
         lock(&self.state).broken.get_or_insert(why);
@@ -343,15 +342,15 @@ impl ObjectVersion {
         was_stored
     }
 
-    /// Stops storing the version, whose journal is not written any more; its readers still get the
-    /// rest. Returns whether it was stored.
+    /// Stops storing the version and writing its journal; readers still get the rest. Returns
+    /// whether it was stored.
     pub(crate) fn detach(&self) -> bool {
         let journal = lock(&self.journal).take();
         journal.inspect(|journal| journal.close()).is_some()
     }
 
-    /// Records that the origin ignores or refuses ranges, or sends parts that cannot be used. That
-    /// may be so for a moment only.
+    /// Records that the origin ignores or refuses ranges, or sends unusable parts, which may be
+    /// temporary.
     pub(crate) fn set_no_ranges(&self) {
         lock(&self.state).no_ranges_until = Some(Instant::now() + NO_RANGES_TIME);
     }
@@ -376,7 +375,7 @@ impl ObjectVersion {
         lock(&self.journal).is_some()
     }
 
-    /// Has bytes of an earlier process synced with the new ones.
+    /// Marks bytes of an earlier process to be synced with the new ones.
     pub(crate) fn mark_dirty(&self) {
         self.is_dirty.store(true, Ordering::Relaxed);
     }
@@ -390,12 +389,12 @@ impl ObjectVersion {
     ///
     /// # Errors
     ///
-    /// As fdatasync(2). Any of its bytes may be lost: no reader gets more of them.
+    /// Those of fdatasync(2). Any of its bytes may be lost then: no reader gets more of them.
     pub(crate) fn save(&self) -> io::Result<()> {
         if !self.is_dirty.swap(false, Ordering::Relaxed) {
             return Ok(());
         }
-        // Without it a power cut costs more bytes.
+        // Without a sync, a power failure costs more bytes.
         let Ok(file) = self.file.try_clone() else { return Ok(()) };
         let saved = self.journal().map(|journal| journal.save(&File::from(file)));
         saved.unwrap_or(Ok(())).inspect_err(|_| {
@@ -420,10 +419,10 @@ impl ObjectVersion {
 pub(crate) enum Eviction {
     /// It is being read or filled, and stays.
     Pinned,
-    /// It is gone, and others are left.
+    /// It was removed, and other bytes are left.
     Removed,
-    /// The file may go as a whole: nothing is left, or the rest would be of no use, or it is not
-    /// stored any more.
+    /// The whole file can be removed: nothing is left, the rest is useless, or it is no longer
+    /// stored.
     Useless,
 }
 

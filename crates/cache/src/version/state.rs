@@ -1,4 +1,4 @@
-//! The state of a version: the ranges that are present or on their way, and its readers.
+//! The state of a version: the ranges that are present or being fetched, and its readers.
 
 use std::net::IpAddr;
 use std::ops::Range;
@@ -17,18 +17,18 @@ pub(super) struct VersionState {
     pub(super) present: RangeSet,
     pub(super) fills: Vec<ActiveFill>,
     next_fill: u64,
-    /// Why no more bytes will arrive.
+    /// The reason why no more bytes will arrive.
     pub(super) broken: Option<CacheErrorKind>,
-    /// The readers, in the order of their numbers.
+    /// The readers, ordered by number.
     pub(super) readers: Vec<ActiveReader>,
     next_reader: u64,
     /// The range that is being removed from the file.
     pub(super) leaving: Option<Range<u64>>,
-    /// Whether another response can be known to have the same version.
+    /// Whether another response can be proved to have the same version.
     has_validator: bool,
-    /// If the origin ignores or refuses ranges, the time from which the next fill asks for one again.
+    /// If the origin ignores or refuses ranges, the time from which a range is requested again.
     pub(super) no_ranges_until: Option<Instant>,
-    /// The time since which all responses about it are wholes that name no version.
+    /// The time since which all responses have been wholes without a version.
     pub(super) nameless_since: Option<Instant>,
     /// Whether none of it is stored.
     pub(super) is_relayed: bool,
@@ -36,34 +36,34 @@ pub(super) struct VersionState {
     window: (u64, u64),
 }
 
-/// A reader, as the version sees it.
+/// A reader, from the point of view of the version.
 #[derive(Debug)]
 pub(super) struct ActiveReader {
     number: u64,
     client: Option<IpAddr>,
-    /// The bytes that it may read, which stay in the file.
+    /// The bytes that it may read, which are kept in the file.
     pub(super) pin: Range<u64>,
-    /// What it has still to read of its part, since it last asked; `None` before.
+    /// The part of its range that is left since its last call; `None` before the first.
     rest: Option<Range<u64>>,
-    /// Whether it waits for the first byte of that.
+    /// Whether it waits for the first byte of `rest`.
     is_waiting: bool,
-    /// What wakes it, if it waits.
+    /// The waker, if it waits.
     waker: Option<Waker>,
-    /// Why the fill that it waited for has failed.
+    /// The reason why the fill for which it waited has failed.
     failure: Option<CacheError>,
 }
 
 /// The next step of a reader.
 #[derive(Debug)]
 pub(crate) enum ReadStep<P> {
-    /// The bytes before this offset are present. If it is the reader's own, the object ends here.
+    /// The bytes before this offset are present. At the reader's own offset the object ends.
     Available(u64),
-    /// Wait: the reader is woken.
+    /// Wait: the reader will be woken.
     Wait {
-        /// Whether the fill may begin earlier because of it: its pool has to admit it.
+        /// Whether the fill may begin earlier because of it: its pool must admit it.
         has_joined: bool,
     },
-    /// Start the fill of this number for this range with this permit, then ask again.
+    /// Start this fill of this range with this permit, then call again.
     StartFill(u64, Range<u64>, P, JobOwner),
     /// The byte will not arrive.
     Fail(CacheError),
@@ -102,13 +102,13 @@ impl VersionState {
         self.readers.get_mut(index)
     }
 
-    /// Returns whether its bytes come from one response, because no other one can continue it.
+    /// Returns whether all bytes come from one response, because no other one can continue it.
     pub(super) fn has_one_fill(&self) -> bool {
         self.no_ranges_until.is_some() || !self.has_validator
     }
 
-    /// Decides what a reader at the offset `at` does next, which reads up to `end`. `permit` is
-    /// called for the permit to start a fill.
+    /// Decides the next step of a reader at the offset `at`, which reads up to `end`. `permit` is
+    /// called to obtain the permit for a fill.
     pub(super) fn step<P>(
         &mut self,
         number: u64,
@@ -131,7 +131,7 @@ impl VersionState {
         }
         let has_one_fill = self.has_one_fill();
         let is_coming = self.fills.iter().any(|fill| fill.brings(at, has_one_fill));
-        // What comes from one response stays of one version, after another has taken its place too.
+        // The bytes of a running fill stay valid after another version has replaced this one.
         let broken = self.broken.filter(|why| !is_coming || *why != CacheErrorKind::Changed);
         if let Some(kind) = broken {
             return ReadStep::Fail(kind.into());
@@ -141,7 +141,7 @@ impl VersionState {
             if let Some(error) = relayed.or(failure) {
                 return ReadStep::Fail(error);
             }
-            // Of an unknown length or version there is one fill, and nothing resumes it.
+            // Without a length or validator there is only one fill, which cannot be resumed.
             let len = match self.len.filter(|_| self.has_validator) {
                 Some(len) => len,
                 None if self.fills.is_empty() => {
@@ -169,7 +169,7 @@ impl VersionState {
         self.wait(number, waker, has_joined)
     }
 
-    /// Has a reader wait, which is woken by the next change.
+    /// Makes a reader wait until the next change.
     fn wait<P>(&mut self, number: u64, waker: &Waker, has_joined: bool) -> ReadStep<P> {
         if let Some(reader) = self.reader(number)
             && !reader.waker.as_ref().is_some_and(|known| known.will_wake(waker))
@@ -184,7 +184,7 @@ impl VersionState {
         self.reader(number).and_then(|reader| reader.client)
     }
 
-    /// Ends a fill. With an error, readers that wait for its bytes fail: those that come to them
+    /// Ends a fill. With an error, readers that wait for its bytes fail; those that reach them
     /// later start another one.
     pub(super) fn end_fill(&mut self, id: u64, error: Option<CacheError>) {
         let Some(index) = self.fills.iter().position(|fill| fill.id == id) else { return };
@@ -198,13 +198,13 @@ impl VersionState {
         }
     }
 
-    /// Returns whether it is read or filled.
+    /// Returns whether it is being read or filled.
     pub(super) fn is_busy(&self) -> bool {
         !self.fills.is_empty() || !self.readers.is_empty()
     }
 
-    /// Returns whether a range is read or filled, another one is leaving, or it is the last one of
-    /// an object in use.
+    /// Returns whether a range is being read or filled, another one is being removed, or it is the
+    /// last one of an object in use.
     pub(super) fn is_pinned(&self, range: &Range<u64>) -> bool {
         let is_filled = |fill: &ActiveFill| {
             fill.start < range.end && fill.end.is_none_or(|end| range.start < end)
@@ -216,14 +216,14 @@ impl VersionState {
             || (self.is_busy() && self.present.count_in(range) == self.present.count())
     }
 
-    /// Returns whether a reader reads what a fill brings, or comes to it next.
+    /// Returns whether a reader reads the bytes of a fill, or will next.
     pub(super) fn is_read(&self, id: u64) -> bool {
         let is_only = self.has_one_fill() || self.len.is_none();
         let Some(fill) = self.fills.iter().find(|fill| fill.id == id && !is_only) else {
             return !self.readers.is_empty();
         };
         self.readers.iter().any(|reader| {
-            // One that has just come may read any of it.
+            // A reader that has just arrived may read any of it.
             reader.rest.as_ref().is_none_or(|rest| {
                 let next = self.present.end_of(rest.start).unwrap_or(rest.start);
                 next < rest.end && fill.brings(next, false)
@@ -248,13 +248,13 @@ impl VersionState {
         self.next_fill
     }
 
-    /// Returns the wakers of those that wait.
+    /// Returns the wakers of the waiting readers.
     pub(super) fn take_wakers(&mut self) -> Vec<Waker> {
         self.readers.iter_mut().filter_map(|reader| reader.waker.take()).collect()
     }
 
     /// Returns the range to fetch for a reader that misses the byte `at` and reads up to `end`:
-    /// whole MiB, with read-ahead if it reads sequentially.
+    /// whole MiB, with read-ahead for sequential readers.
     fn fetch_range(&mut self, at: u64, end: u64, len: u64) -> Range<u64> {
         let (last, ahead) = self.window;
         let is_next = at <= last && last <= at + FILL_ALIGNMENT;
@@ -264,7 +264,7 @@ impl VersionState {
         let end = end.next_multiple_of(FILL_ALIGNMENT).saturating_add(ahead).min(len);
         let end = self.present.next_start(at).map_or(end, |next| end.min(next));
         let others = self.fills.iter().map(|fill| fill.at).filter(|other| *other > at);
-        // What another fill is about to fetch is not fetched twice, unless that fill is far behind.
+        // Bytes that another fill will soon fetch are not fetched twice.
         let end = others.fold(end, u64::min);
         let leaving = self.leaving.iter().map(|leaving| leaving.start);
         let end = leaving.filter(|leaving| *leaving > at).fold(end, u64::min);
@@ -274,8 +274,8 @@ impl VersionState {
 }
 
 impl ActiveReader {
-    /// Notes what it reads next, and returns why the fill that it waited for has failed. A disk that
-    /// takes nothing is not tried again for it.
+    /// Records what it reads next; returns why the fill for which it waited has failed. After a
+    /// disk error the reader does not try again.
     fn turn_to(&mut self, rest: Range<u64>, is_missing: bool) -> Option<CacheError> {
         self.rest = Some(rest);
         self.is_waiting = is_missing;
@@ -288,16 +288,16 @@ impl ActiveReader {
         self.failure.clone()
     }
 
-    /// Returns the byte that it waits for.
+    /// Returns the byte for which it waits.
     fn waits_for(&self) -> Option<u64> {
         self.rest.as_ref().filter(|_| self.is_waiting).map(|rest| rest.start)
     }
 }
 
-/// The time after which an origin is asked for ranges again.
+/// The time after which ranges are requested from an origin again.
 pub(super) const NO_RANGES_TIME: Duration = Duration::from_secs(60);
 
-/// The time for which a version stays while the origin sends wholes that name none.
+/// How long a version stays while the origin sends wholes without a version.
 pub(super) const NAMELESS_TIME: Duration = Duration::from_secs(60);
 
 /// Fills start and end at multiples of this, unless a hole is smaller.
@@ -306,7 +306,7 @@ const FILL_ALIGNMENT: u64 = 1 << 20;
 /// The maximum read-ahead for sequential readers, in bytes.
 const MAX_AHEAD: u64 = 64 << 20;
 
-/// The maximum number of fills of one object at a time.
+/// The maximum number of simultaneous fills of one object.
 const MAX_FILLS: usize = 32;
 
 #[cfg(test)]

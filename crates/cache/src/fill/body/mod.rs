@@ -26,17 +26,17 @@ use crate::shared::{Counters, FillReport, Shared, extent_end};
 use crate::store::{EXTENT, HeldRoom, Room, units};
 use crate::version::ObjectVersion;
 
-/// A running fill of one version of an object. Dropping it ends it.
+/// A running fill of one version of an object. Dropping it ends the fill.
 pub(super) struct Fill {
     shared: Arc<Shared>,
     object: Arc<CachedObject>,
     version: Arc<ObjectVersion>,
     id: u64,
-    /// The bytes that are still missing; to the end of the body if the length is not known.
+    /// The bytes that are still missing; up to the end of the body if the length is unknown.
     rest: Range<u64>,
-    /// The room for its bytes.
+    /// The space reserved for its bytes.
     room: Room,
-    /// The bytes that were written, but for those that another fill had written before.
+    /// The bytes that this fill wrote, without those that another fill had written before.
     stored: RangeSet,
     cdn_loop: String,
     error: Option<CacheError>,
@@ -47,11 +47,11 @@ pub(super) struct Fill {
     report: Report,
     /// The sink of a relay; `None` for a fill of the disk.
     writer: Option<RelayWriter>,
-    /// The wait that the origin asks for.
+    /// How long the origin asks this server to wait.
     retry_after: Option<Duration>,
 }
 
-/// Fills a hole of a version. The fill was registered under this number.
+/// Fills a hole of a version. The fill is registered as `id`.
 pub(crate) fn fill_hole(
     shared: &Arc<Shared>,
     object: &Arc<CachedObject>,
@@ -97,12 +97,12 @@ pub(crate) fn relay(
             return;
         }
     }
-    // An origin may send less than was requested: the rest is requested next.
+    // If the origin sends less than was requested, the rest is requested next.
     while fill.error.is_none() && !fill.has_left() && fill.rest.start < range.end {
         fill.rest.end = range.end;
         match version.validator() {
             Some(_) if range.end != u64::MAX => fill.run(None),
-            // No other response is known to have the same version.
+            // No other response can be proved to have the same version.
             _ => fill.error = Some(CacheErrorKind::NoRoom.into()),
         }
     }
@@ -136,7 +136,7 @@ impl Fill {
         }
     }
 
-    /// Sets the room for its bytes.
+    /// Sets the space reserved for its bytes.
     pub(super) fn with_room(mut self, room: Room) -> Self {
         self.room = room;
         self
@@ -165,14 +165,14 @@ impl Fill {
                 continue;
             }
             if is_full && !has_len {
-                // The next request for it goes past the disk from the start.
+                // The next request for it bypasses the disk from the start.
                 self.object.state().no_room_until = Some(Instant::now() + TOO_LARGE_TIME);
             }
             let may_resume = error.kind().is_transient()
                 && !self.has_left()
                 && self.version.may_go_on()
                 && self.version.broken().is_none();
-            // Retries are few: an origin that stays unreachable is not waited for long.
+            // There are few retries: clients do not wait long for an unreachable origin.
             let wait = backoff.next(self.retry_after.take());
             let wait = wait.filter(|wait| may_resume && *wait <= MAX_RETRY_WAIT);
             match wait {
@@ -190,13 +190,13 @@ impl Fill {
         self.error = Some(error);
         self.report_end();
         if kind.is_transient() && self.object.has_fallback(&self.version) {
-            // Otherwise clients that have nothing yet would begin the same fill again.
+            // Otherwise new requests would start the same fill again.
             self.object.state().pause = Some((Instant::now() + FALLBACK_TIME, kind));
         }
         self.drop_incomplete(kind);
     }
 
-    /// Reports the fill once, before its readers learn of its end.
+    /// Reports the fill once, before its readers are told of its end.
     fn report_end(&mut self) {
         if !std::mem::replace(&mut self.is_reported, true) {
             self.shared.report(&FillReport {
@@ -210,21 +210,21 @@ impl Fill {
         }
     }
 
-    /// Drops a version if no other response is known to have the rest of it, or the one before was
-    /// whole and the origin has failed. What the disk does not take can be relayed: its clients
-    /// learn the reason.
+    /// Drops a version if no other response can be proved to have the rest of it, or if the
+    /// previous version was whole and the origin has failed. If the disk is full, it can be
+    /// relayed: its clients are told the reason.
     fn drop_incomplete(&self, why: CacheErrorKind) {
         let is_of_node = matches!(why, CacheErrorKind::NoRoom | CacheErrorKind::Disk);
         if !is_of_node && self.object.has_fallback(&self.version) {
-            // Clients that have nothing yet get the version before.
+            // New clients get the previous version.
             self.shared.discard(&self.object, &self.version, CacheErrorKind::Changed);
         } else if !self.version.may_go_on() {
             self.shared.discard(&self.object, &self.version, why);
         }
     }
 
-    /// Drops a version whose fill ends because no client reads it, if nothing is kept of it. A client
-    /// that has come meanwhile begins anew where nothing would bring the rest.
+    /// Drops a version whose fill ends because no client reads it, if nothing of it can be kept. A
+    /// client that has arrived meanwhile starts over if nothing else would bring the rest.
     fn drop_unread(&self) {
         let version = &self.version;
         let is_whole = version.len() == Some(version.count());
@@ -233,7 +233,7 @@ impl Fill {
         }
     }
 
-    /// Evicts objects after the disk turned out to be full; returns whether there were any.
+    /// Evicts objects after the disk proved to be full; returns whether there were any.
     fn make_room(&self) -> bool {
         self.shared.evict(self.rest.end.saturating_sub(self.rest.start).min(EXTENT))
     }
@@ -293,7 +293,7 @@ impl Fill {
             }
             let present = self.version.present_end(self.rest.start).min(self.rest.end);
             if self.writer.is_none() && present - self.rest.start >= MIN_SKIPPED {
-                // Another fill has brought the next bytes; they are not fetched again.
+                // Another fill has brought the next bytes.
                 self.rest.start = present;
                 return Ok(());
             }
@@ -349,7 +349,7 @@ impl Fill {
             }
             if at > recorded && (is_end || at - recorded >= JOURNAL_INTERVAL) {
                 version.record_progress(piece, at);
-                // The file system counts them no longer as free.
+                // The file system no longer counts them as free.
                 self.shared.quota.wrote(&mut self.room, at - recorded);
                 recorded = at;
             }
@@ -387,8 +387,8 @@ impl Fill {
         }
     }
 
-    /// Returns whether the fill can stop: no client reads what it brings, most bytes are still
-    /// missing, and no whole version waits for its end.
+    /// Returns whether the fill can stop: no client reads its bytes, most bytes are still missing,
+    /// and no previous version is kept as a fallback.
     fn may_stop(&self) -> bool {
         if self.writer.is_some() {
             return self.has_left();
@@ -409,7 +409,7 @@ impl Drop for Fill {
         if panicking() {
             self.error = Some(CacheErrorKind::Disk.into());
         } else if self.error.is_none() && self.writer.is_none() && !self.rest.is_empty() {
-            // No thread was free for it.
+            // No thread was available for it.
             self.error = Some(CacheErrorKind::Busy.into());
             self.drop_incomplete(CacheErrorKind::Busy);
         }
@@ -432,7 +432,7 @@ impl Drop for Fill {
     }
 }
 
-/// Returns whether a body that was read up to this offset was read completely.
+/// Returns whether a body that was read up to `end` is complete.
 fn is_at_end(response: &Response, end: u64) -> bool {
     let range = response.fields.text("content-range").unwrap_or_default();
     let last = range.split(['-', '/']).nth(1).and_then(|last| last.parse::<u64>().ok());
@@ -442,25 +442,25 @@ fn is_at_end(response: &Response, end: u64) -> bool {
     }
 }
 
-/// Nothing cancels the wait between two attempts.
+/// Nothing cancels the wait before a retry.
 const NO_CANCEL: [&AtomicBool; 0] = [];
 
 /// The maximum number of attempts without progress after the first.
 const MAX_RETRIES: u32 = 3;
 
-/// The maximum time that an origin can ask to wait before a body is resumed.
+/// The maximum time that an origin can make this server wait before a body is resumed.
 const MAX_RETRY_WAIT: Duration = Duration::from_secs(30);
 
-/// The time for which a body without a length bypasses the disk after it proved too large for it.
+/// How long a body of unknown length bypasses the disk after it proved too large.
 const TOO_LARGE_TIME: Duration = Duration::from_secs(600);
 
-/// The time for which a whole version is used after the fill of the one after it has failed.
+/// How long a whole version is used after the fill of its successor failed.
 const FALLBACK_TIME: Duration = Duration::from_secs(1);
 
-/// A fill skips what another one has fetched if that is at least this many bytes.
+/// The minimum number of bytes fetched by another fill that are worth a new request to skip.
 const MIN_SKIPPED: u64 = 8 << 20;
 
-/// The maximum number of bytes that a relay discards before its range.
+/// The maximum number of bytes that are discarded before the range of a relay.
 const MAX_SKIPPED: u64 = 1 << 20;
 
 /// The number of bytes after which the journal is updated.

@@ -1,4 +1,4 @@
-//! Requests the rest of interrupted bodies and the holes of versions, and notices that the object
+//! Requests the rest of interrupted bodies and the holes of versions, and detects that an object
 //! has changed.
 
 use std::time::SystemTime;
@@ -20,12 +20,12 @@ use crate::shared::Counters;
 use crate::store::stored_fields;
 
 impl Fill {
-    /// Requests the missing bytes, or the whole if the origin has no usable answer to ranges.
+    /// Requests the missing bytes, or the whole if the origin does not support ranges.
     pub(super) fn open(&mut self) -> Result<OriginResponse, CacheError> {
         self.request(!self.version.has_no_ranges())
     }
 
-    /// Requests the missing bytes, or the whole if the origin is said to have no ranges.
+    /// Requests the missing bytes, or the whole if the origin does not support ranges.
     fn request(&mut self, has_ranges: bool) -> Result<OriginResponse, CacheError> {
         let len = self.version.len();
         let validator = self.version.validator().cloned();
@@ -46,7 +46,7 @@ impl Fill {
                 self.rest.end = self.rest.end.min(range.end);
                 Ok(received)
             }
-            // It has no usable answer to ranges if the whole comes now.
+            // The whole proves that it has no usable response to ranges.
             Ok(Interpretation::Part { .. }) | Err(_) if has_ranges => {
                 drop(received);
                 self.request(false)
@@ -67,7 +67,7 @@ impl Fill {
             {
                 let is_same = StrongValidator::of(response) == validator;
                 if is_same && received.framed_len() == len && self.may_add(response) {
-                    // The origin ignores ranges: the bytes that are present are discarded.
+                    // The origin ignores ranges: bytes that are already present are discarded.
                     self.version.set_no_ranges();
                     self.discard(&mut received.answer.connection, self.rest.start)?;
                     return Ok(received);
@@ -87,9 +87,9 @@ impl Fill {
         }
     }
 
-    /// Returns whether the bytes of a response may be added to what is stored for all clients: it
-    /// has the same entity tag, even a weak one next to a version known by its date, the same
-    /// coding, and has not become private.
+    /// Returns whether the bytes of a response may be added to those stored for all clients: it has
+    /// the same entity tag, even if that is weak and the version is identified by its date, the
+    /// same coding, and has not become private.
     fn may_add(&self, response: &Response) -> bool {
         let (fields, vary_on) = (stored_fields(response), &self.shared.options.vary_on);
         let head = self.version.head();

@@ -1,4 +1,4 @@
-//! Creates the version that a response is written to, and its files.
+//! Creates the version to which a response is written, and its files.
 
 use std::io;
 use std::sync::{Arc, MutexGuard};
@@ -32,8 +32,8 @@ impl Fetch<'_> {
         }
     }
 
-    /// Creates a version, where necessary after the folder was restored, or others were evicted. The
-    /// files of a stored one stay locked until it has its place.
+    /// Creates a version, if necessary after restoring the folder or evicting other objects. The
+    /// files of a stored version stay locked until it is in place.
     pub(super) fn create_or_evict(
         &self,
         response: &Response,
@@ -65,7 +65,7 @@ impl Fetch<'_> {
             return Ok((ObjectVersion::new(Arc::new(file.into()), head, None, nothing), None));
         }
         let files = self.object().lock_files();
-        // The new journal has the same name, so the old one must not be written any more.
+        // The new journal has the same name, so the old one must no longer be written.
         if let Some(before) = self.object().current() {
             before.detach();
         }
@@ -75,9 +75,8 @@ impl Fetch<'_> {
     }
 }
 
-/// A new version, and the lock of its files if it is stored.
+/// A new version, and the lock on its files if it is stored.
 pub(super) type Created<'o> = io::Result<(ObjectVersion, Option<MutexGuard<'o, ()>>)>;
 
-/// The maximum number of objects that are evicted for the files of another one, for which there may
-/// be no inodes.
+/// The maximum number of objects that are evicted to free inodes for the files of another one.
 const MAX_EVICTED_FOR_FILES: u32 = 4;

@@ -29,8 +29,8 @@ use crate::shared::{Counters, FetchedBody, Shared};
 use crate::store::{Room, StoredHead, journal_unit, stored_fields};
 use crate::version::ObjectVersion;
 
-/// Fetches an object from the origin, or validates the stored one. Returns the body that has to be
-/// moved to the disk, if there is one.
+/// Fetches an object from the origin, or validates the stored one. Returns the body that is still
+/// to be moved to the disk, if there is one.
 pub(crate) fn fetch(
     shared: &Arc<Shared>,
     guard: &FetchGuard,
@@ -55,11 +55,11 @@ struct Fetch<'q> {
     guard: &'q FetchGuard,
     wanted: &'q ObjectRequest,
     requested: SystemTime,
-    /// The number of purges of the object before the request.
+    /// The object's number of purges before the request.
     purges: u64,
-    /// Whether the origin has answered a range with something that cannot be used.
+    /// Whether the origin has answered a range request with something unusable.
     has_no_ranges: Cell<bool>,
-    /// The body that has to be moved.
+    /// The body that is still to be moved.
     body: Cell<Option<FetchedBody>>,
 }
 
@@ -68,13 +68,13 @@ impl Fetch<'_> {
         &self.guard.object
     }
 
-    /// Returns the newest expiry that was declared before the request.
+    /// Returns the latest expiry that was declared before the request.
     fn epoch(&self) -> u64 {
         self.guard.pending.epoch
     }
 
-    /// Removes the stored version, unless the object was purged since the request: a later fetch
-    /// may have stored it.
+    /// Removes the stored version, unless the object was purged since the request: the stored one
+    /// may then be from a later fetch.
     fn withdraw(&self) {
         if self.object().state().purges == self.purges {
             self.shared.withdraw(self.object().key.digest());
@@ -119,7 +119,7 @@ impl Fetch<'_> {
                     self.shared.origins.recycle(origin, connection);
                 }
                 self.guard.finish(FetchOutcome::Valid(Arc::clone(current), 304));
-                // Clients need not wait for it.
+                // This comes last, because clients need not wait for the disk.
                 current.write_head();
             }
             // The connection is dropped with its body, which is stored already.
@@ -130,7 +130,7 @@ impl Fetch<'_> {
                 self.guard.finish(FetchOutcome::Valid(Arc::clone(current), 200));
                 current.write_head();
             }
-            // It confirms another version.
+            // It confirms a version other than the stored one.
             Ok(received) if received.answer.response.status == 304 => self.fetch_new(None),
             Ok(received) => {
                 self.handle_response(received, &file_request(None, None), Some(current))
@@ -139,12 +139,12 @@ impl Fetch<'_> {
         }
     }
 
-    /// Returns whether a 200 from an origin that ignores conditions has the stored version.
+    /// Returns whether a 200 from an origin that ignores conditions is of the stored version.
     fn is_same(&self, response: &Response, head: &StoredHead) -> bool {
         let validator = StrongValidator::of(response);
         let has_same_len = match response.framing {
             BodyFraming::Length(len) => head.size.is_none_or(|size| len == size),
-            // A date is not enough without a length.
+            // Without a length, a date is not enough.
             BodyFraming::Chunked | BodyFraming::UntilEnd => {
                 matches!(validator, Some(StrongValidator::Tag(_)))
             }
@@ -163,7 +163,7 @@ impl Fetch<'_> {
         may_store(response.status, &stored_fields(response), &self.shared.options.vary_on).is_ok()
     }
 
-    /// Returns whether a response does not show that the stored version is out of date: only the
+    /// Returns whether a response does not prove that the stored version is outdated: only the
     /// client that requested it gets it.
     fn is_stray(&self, response: &Response) -> bool {
         self.object().current().is_some_and(|current| current.is_unanswered_by(response))
@@ -176,7 +176,7 @@ impl Fetch<'_> {
             Ok(received)
                 if range.is_some() && may_be_about_range(received.answer.response.status) =>
             {
-                // With 416, the object may only be empty or end before the range.
+                // After a 416, the object may only be empty or end before the range.
                 self.has_no_ranges.set(received.answer.response.status != 416);
                 if let Some(connection) =
                     received.answer.connection.finish(&received.answer.response)
@@ -190,7 +190,7 @@ impl Fetch<'_> {
         }
     }
 
-    /// Uses the stored version, if that is allowed when the origin fails.
+    /// Uses the stored version, if it may be used when the origin fails.
     fn handle_failure(&self, failure: OriginFailure, current: Option<&Arc<ObjectVersion>>) {
         let OriginFailure { error, retry_after } = failure;
         self.guard.finish(match current.filter(|current| self.is_usable(current)) {
@@ -251,7 +251,7 @@ impl Fetch<'_> {
             {
                 self.start_fill(received, Some(total), range.start, false);
             }
-            // It cannot be used, or combined with others: chunks, no validator, another range.
+            // It is unusable or cannot be combined: chunks, no validator, another range.
             Ok(Interpretation::Part { .. }) | Err(_) if request.range.is_some() => {
                 self.has_no_ranges.set(true);
                 drop(received);
@@ -274,7 +274,7 @@ impl Fetch<'_> {
         if let Some(connection) = connection {
             self.shared.origins.recycle(origin, connection);
         }
-        // With these statuses the body or its location matters, so an error page cannot replace it.
+        // With these statuses an error page cannot replace the body or the location.
         if matches!(response.status, 200..=399) && response.content.is_none() {
             return self.failed(CacheErrorKind::InvalidResponse);
         }
@@ -296,7 +296,7 @@ impl Fetch<'_> {
         self.shared.is_usable_on_error(&self.object().key, current)
     }
 
-    /// Reports to the operator what the origin says, which is not for clients.
+    /// Reports the origin's explanation to the operator; it is not meant for clients.
     fn denied(&self, received: OriginResponse) {
         let OriginResponse { answer, base, .. } = received;
         let refusal = answer.connection.refusal(&answer.response);
@@ -304,7 +304,7 @@ impl Fetch<'_> {
         self.failed(CacheErrorKind::AccessDenied);
     }
 
-    /// Reports a redirect that is not followed, and not passed on because it may have secrets.
+    /// Reports a redirect that is neither followed nor forwarded, as it may contain secrets.
     fn redirected(&self, received: &OriginResponse) {
         let OriginResponse { answer, base, .. } = received;
         let to = answer.response.redirect(&answer.url).ok().flatten();
@@ -331,7 +331,7 @@ impl Fetch<'_> {
             (BodyFraming::Length(len), Some(_)) => start + len,
             _ => u64::MAX,
         };
-        // A body that ends with the connection may be truncated; chunks and lengths show their end.
+        // A body that ends with the connection may be truncated; others have a detectable end.
         let is_complete_at_end = received.answer.response.framing != BodyFraming::UntilEnd;
         let is_purged = self.object().state().purges != self.purges;
         let is_stray = self.is_stray(&received.answer.response);
@@ -350,7 +350,7 @@ impl Fetch<'_> {
         self.shared.note_stored(created.as_ref().map(drop));
         let (version, files) = match created {
             Ok((version, files)) => (Arc::new(version), files),
-            // The disk is full or broken.
+            // The disk is full or has failed.
             Err(_) => {
                 self.shared.quota.release(&room, &[]);
                 return self.relay(received, total, start..end);
@@ -376,7 +376,7 @@ impl Fetch<'_> {
         self.guard.finish(FetchOutcome::sent(&version, status));
         received.answer.connection.address().clone_into(&mut fill.origin);
         if end == start {
-            // An empty object.
+            // The object is empty.
             version.set_len(total.unwrap_or(0));
             return self.object().forget_fallback(&version);
         }
@@ -387,7 +387,7 @@ impl Fetch<'_> {
         })));
     }
 
-    /// Makes a stored version the one that is served, unless the object was purged meanwhile.
+    /// Makes a stored version the current one, unless the object was purged meanwhile.
     fn put(&self, version: &Arc<ObjectVersion>) {
         let digest = self.object().key.digest();
         let is_usable = |before: &ObjectVersion| {
@@ -409,16 +409,16 @@ impl Fetch<'_> {
         }
     }
 
-    /// Relays a response to the client that started the fetch. Others start their own.
+    /// Relays a response to the client that started the fetch. Other clients start their own.
     fn relay(&self, received: OriginResponse, total: Option<u64>, body: Range<u64>) {
         let status = received.answer.response.status;
         let head = self.head(&received.answer.response, total);
         if !self.is_stray(&received.answer.response) {
-            // The stored version is out of date.
+            // The stored version is outdated.
             self.withdraw();
         }
         let mut state = self.object().state();
-        // It may be known to be too large.
+        // It may be known for longer to be too large.
         state.no_room_until = state.no_room_until.max(Some(Instant::now() + NO_ROOM_TIME));
         drop(state);
         let file = self.shared.null.try_clone().map(OwnedFd::from);
@@ -442,11 +442,11 @@ impl Fetch<'_> {
     }
 }
 
-/// The maximum time that an origin can ask to be left alone while a stale version is used.
+/// The maximum pause that an origin can request while a stale version is used.
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 
-/// The time for which an object is relayed after it could not be stored.
+/// How long an object is relayed after it could not be stored.
 const NO_ROOM_TIME: Duration = Duration::from_secs(1);
 
-/// The time for which a response that must not be shared is fetched for each client separately.
+/// How long a response that must not be shared is fetched separately for each client.
 const PRIVATE_TIME: Duration = Duration::from_secs(10);

@@ -13,7 +13,7 @@ use underpass_protocol::digest::hex;
 use super::super::head::StoredHead;
 use crate::key::KeyDigest;
 
-/// Reads the journal of an object; `None` if there is none that can be used.
+/// Reads the journal of an object; `None` if there is no usable one.
 pub(super) fn try_read(
     shard: &OwnedFd,
     digest: &KeyDigest,
@@ -21,8 +21,8 @@ pub(super) fn try_read(
     journal::try_read(shard, name(digest).as_ref())
 }
 
-/// Reads the journal of an object that is about to be removed or replaced; an error also if it is
-/// damaged, so that nothing tells the names of its files.
+/// Reads the journal of an object that is about to be removed or replaced. A damaged journal is
+/// also an error, because nothing else tells the names of the object's files.
 pub(super) fn read_former(
     shard: &OwnedFd,
     digest: &KeyDigest,
@@ -32,15 +32,15 @@ pub(super) fn read_former(
     if found.is_none() && is_damaged() { Err(Errno::BADMSG.into()) } else { Ok(found) }
 }
 
-/// Removes the file of an object's former version, which its readers have open. If its journal could
-/// not be read, all of its files but the one to `keep`.
+/// Removes the file of an object's former version, which readers may have open. If its journal
+/// could not be read, removes all files of the object but `keep`.
 pub(super) fn remove_bodies(
     shard: &OwnedFd,
     digest: &KeyDigest,
     before: io::Result<Option<JournalContents<StoredHead>>>,
     keep: Option<&str>,
 ) {
-    // Those that cannot be removed now are removed at the next start.
+    // A file that cannot be removed now is removed at the next start.
     let remove = |body: &OsStr| {
         let _ = unlinkat(shard, body, AtFlags::empty());
     };
@@ -63,7 +63,7 @@ pub(super) fn name(digest: &KeyDigest) -> String {
     hex(digest) + ".json"
 }
 
-/// Reads the name of a file with the bytes of an object.
+/// Parses the name of a file with the bytes of an object.
 pub(super) fn parse(name: &OsStr) -> Option<(KeyDigest, u64)> {
     let (digest, number) = name.to_str()?.split_once('.')?;
     let number = u64::from_str_radix(number, 16).ok().filter(|_| number.len() == 16)?;

@@ -1,5 +1,5 @@
-//! The folder of the cache: one process, one format, one file for each object and one journal
-//! beside it.
+//! The folder of the cache: one process, one format, and for each object one file and one journal
+//! next to it.
 
 mod files;
 mod scan;
@@ -43,21 +43,21 @@ pub(crate) struct CacheFolder {
     first: u64,
 }
 
-/// The contents of the folder, which may be removed under this process.
+/// The contents of the folder, which another program may remove while this process runs.
 #[derive(Debug)]
 struct Contents {
     objects: Arc<OwnedFd>,
     lock: Arc<File>,
 }
 
-/// The state of a cache folder that takes no new objects.
+/// The state of a cache folder that does not accept new objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Restored {
-    /// Nothing of it was removed.
+    /// Nothing was removed.
     Present,
-    /// Its contents were removed, and it is empty now and takes objects again.
+    /// Its contents were removed; it is empty now and accepts objects again.
     Empty,
-    /// It was removed, or its contents were and cannot be created again.
+    /// It was removed, or its contents were and cannot be recreated.
     Gone,
 }
 
@@ -84,15 +84,15 @@ impl CacheFolder {
             move |source| OpenError::Io { action, path, source }
         };
         create_folder(path).map_err(|source| match source.kind() {
-            // Something else has the name.
+            // Something other than a folder has the name.
             io::ErrorKind::AlreadyExists => fail("opening")(Errno::NOTDIR.into()),
             _ => fail("creating")(source),
         })?;
         let path = fs::canonicalize(path).map_err(fail("opening"))?;
         let is_empty = |path: &Path| Ok(fs::read_dir(path)?.next().is_none());
-        // After a power cut it may be empty.
+        // The file can be empty after a power failure.
         if fs::metadata(path.join(FORMAT)).map_or(0, |it| it.len()) == 0 {
-            // Files of other programs must not be taken for objects, or be removed.
+            // Files of other programs must not be treated as objects, or be removed.
             let is_begun = path.join(LOCK).exists();
             if !is_begun && !is_empty(&path).map_err(fail("reading"))? {
                 return Err(OpenError::Format(path));
@@ -100,14 +100,14 @@ impl CacheFolder {
         }
         let lock = openat(CWD, path.join(LOCK), OPEN_OR_CREATE, Mode::RUSR | Mode::WUSR);
         let lock = File::from(lock.map_err(|errno| fail("opening the lock of")(errno.into()))?);
-        // A cache that was just closed keeps it until its last thread has ended.
+        // A cache that was just closed holds the lock until its last thread has ended.
         if !wait_for_lock(&lock, Duration::from_secs(1))
             .map_err(|errno| fail("locking")(errno.into()))?
         {
             return Err(OpenError::InUse(path));
         }
         let top = OwnedFd::from(File::open(&path).map_err(fail("opening"))?);
-        // The lock may have been removed by hand. Some file systems lock no folders.
+        // The lock file may have been removed by hand. Some file systems cannot lock folders.
         if matches!(wait_for_lock(&top, Duration::from_secs(1)), Ok(false)) {
             return Err(OpenError::InUse(path));
         }
@@ -117,7 +117,7 @@ impl CacheFolder {
         make_objects(&top).map_err(fail("creating"))?;
         let objects = File::open(path.join(OBJECTS)).map_err(fail("opening"))?;
         let contents = Contents { objects: Arc::new(objects.into()), lock: Arc::new(lock) };
-        // Files of earlier processes have other numbers, unless the clock was set back to the same
+        // Earlier processes' files have other numbers, unless the clock was set back to the same
         // millisecond.
         let first = millis(SystemTime::now()) << 12;
         Ok(Self { path, top, contents: RwLock::new(contents), next: AtomicU64::new(first), first })
@@ -133,9 +133,9 @@ impl CacheFolder {
         Arc::clone(&unpoison(self.contents.read()).objects)
     }
 
-    /// Creates the contents again if they were removed under this process. The folder itself is not
-    /// created again: its path may be another folder's now, and this process is confined to the old
-    /// one.
+    /// Recreates the contents if they were removed while this process runs. The folder itself is
+    /// not recreated: its path may belong to another folder now, and this process is confined to
+    /// the old one.
     pub(crate) fn restore(&self) -> Restored {
         let mut contents = unpoison(self.contents.write());
         let is_removed = |folder: &OwnedFd| fstat(folder).is_ok_and(|stat| stat.st_nlink == 0);
@@ -154,7 +154,7 @@ impl CacheFolder {
         }
     }
 
-    /// Creates the contents again, unless another process has begun to use the folder.
+    /// Recreates the contents, unless another process has begun to use the folder.
     fn create_contents(&self, held: &Arc<File>) -> io::Result<Contents> {
         let top = &self.top;
         let named = statat(top, LOCK, AtFlags::SYMLINK_NOFOLLOW);
@@ -198,7 +198,7 @@ impl CacheFolder {
         }
     }
 
-    /// Creates a file without a name, for a response that is not to be stored.
+    /// Creates a file and unlinks it, for a response that is not stored.
     pub(crate) fn create_unnamed(
         &self,
         digest: &KeyDigest,
@@ -220,20 +220,20 @@ impl CacheFolder {
         head.body = format!("{}.{number:016x}", hex(digest));
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
         let file = openat(shard, head.body.as_str(), flags, Mode::RUSR | Mode::WUSR)?;
-        // Nobody else has it.
+        // No other process can have it open.
         lock_body(&file);
         ftruncate(&file, head.size.unwrap_or(0))?;
         head.inode = fstat(&file)?.st_ino;
         Ok(file.into())
     }
 
-    /// Opens a stored object that is not in memory, with the contents of its journal; `None` if there
-    /// is none that can be used. Origins that are given together have the same files: from now on it
-    /// is known to be of all of them.
+    /// Opens a stored object that is not in memory, with the contents of its journal; `None` if
+    /// there is no usable one. All of `origins` have the same files, so they are all recorded as
+    /// its origins.
     ///
     /// # Errors
     ///
-    /// If it cannot be opened or read for now. It stays in the folder.
+    /// If it cannot be opened or read at the moment. It stays in the folder.
     pub(crate) fn load(
         &self,
         digest: &KeyDigest,
@@ -242,7 +242,7 @@ impl CacheFolder {
     ) -> io::Result<Option<LoadedFile>> {
         let shard = match self.shard(digest) {
             Err(error) if is_shortage(&error) => return Err(error),
-            // There is none, and it cannot be made.
+            // It does not exist, and cannot be created.
             Err(_) => return Ok(None),
             Ok(shard) => shard,
         };
@@ -251,7 +251,7 @@ impl CacheFolder {
         if opened.as_ref().is_some_and(|file| !lock_body(file)) {
             return Ok(None);
         }
-        // Only now no other thread writes to its journal.
+        // Read again: only now no other thread writes the journal.
         let Some(mut contents) = try_read(&shard, digest)? else { return Ok(None) };
         let usable = |file: &File| is_usable(file, &contents, key, origins);
         let Some(file) = opened.filter(usable) else {
@@ -266,7 +266,7 @@ impl CacheFolder {
         let is_whole = is_whole(&contents);
         if !is_whole || !is_known {
             let written = journal.describe(|| contents.subject.clone());
-            // From a disk that takes no journal, what is whole is served all the same.
+            // If the disk does not accept a journal, a whole object is served all the same.
             if written.is_err() && !is_whole {
                 return Ok(None);
             }
@@ -274,11 +274,11 @@ impl CacheFolder {
         Ok(Some(LoadedFile { file, journal, contents }))
     }
 
-    /// Removes an object; returns whether there was one. Its readers have it open.
+    /// Removes an object; returns whether there was one. Readers may have it open.
     pub(crate) fn remove(&self, digest: &KeyDigest) -> io::Result<bool> {
         let shard = self.shard(digest)?;
         let before = read_former(&shard, digest);
-        // Without its journal a file counts for nothing, so the journal goes first.
+        // Without its journal a file is ignored, so the journal is removed first.
         let was_there = journal::remove(&shard, name(digest).as_ref())?;
         remove_bodies(&shard, digest, before, None);
         Ok(was_there)
@@ -288,8 +288,8 @@ impl CacheFolder {
     ///
     /// # Errors
     ///
-    /// As of [`remove`](Self::remove), or if there are too many open files to find its bytes: they
-    /// would stay, and count no longer.
+    /// Those of [`remove`](Self::remove), or if there are too many open files to find its bytes,
+    /// which would stay without being counted.
     pub(crate) fn evict(&self, digest: &KeyDigest) -> io::Result<bool> {
         match try_read(&self.shard(digest)?, digest) {
             Err(error) if is_shortage(&error) => Err(error),
@@ -297,13 +297,13 @@ impl CacheFolder {
         }
     }
 
-    /// Syncs the removal of an object, which comes back after a power cut otherwise.
+    /// Syncs the removal of an object, which could reappear after a power failure otherwise.
     pub(crate) fn sync_removal(&self, digest: &KeyDigest) -> io::Result<()> {
         Ok(fsync(self.shard(digest)?)?)
     }
 
-    /// Removes an object if its bytes are in the file of this name, or if that cannot be read: what
-    /// must not be used again must not come back at the next start.
+    /// Removes an object if its bytes are in the file `body`, or if the journal cannot be read: an
+    /// unusable object must not reappear at the next start.
     pub(crate) fn remove_version(&self, digest: &KeyDigest, body: &str) -> bool {
         let contents = self.shard(digest).and_then(|shard| try_read(&shard, digest));
         let may_be_it =
@@ -311,13 +311,13 @@ impl CacheFolder {
         may_be_it && self.remove(digest).is_ok()
     }
 
-    /// Returns whether this process has made the file of this number: those of earlier ones may have
+    /// Returns whether this process created the file of this number: those of earlier ones may have
     /// later numbers, if the clock was set back.
     fn has_made(&self, number: u64) -> bool {
         (self.first..self.next.load(Ordering::Relaxed)).contains(&number)
     }
 
-    /// Opens the folder in which an object is.
+    /// Opens the folder that contains an object.
     fn shard(&self, digest: &KeyDigest) -> io::Result<OwnedFd> {
         let name = format!("{:02x}", digest[0]);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
@@ -333,7 +333,7 @@ impl CacheFolder {
     }
 }
 
-/// Creates the folder of the objects unless it is there.
+/// Creates the folder of the objects if it is missing.
 fn make_objects(top: &OwnedFd) -> io::Result<()> {
     match mkdirat(top, OBJECTS, Mode::RWXU) {
         Ok(()) | Err(Errno::EXIST) => Ok(()),
@@ -341,13 +341,13 @@ fn make_objects(top: &OwnedFd) -> io::Result<()> {
     }
 }
 
-/// Creates a folder unless it is there: the sandbox refuses mkdir(2), which `DirBuilder` calls.
+/// Creates a folder if it is missing: the sandbox refuses mkdir(2), which `DirBuilder` calls.
 fn create_folder(path: &Path) -> io::Result<()> {
     if path.is_dir() { Ok(()) } else { DirBuilder::new().recursive(true).mode(0o700).create(path) }
 }
 
-/// Returns whether the folder has our format, which is written on the disk if there is none: a
-/// folder whose objects survive a power cut has to be one of a cache afterwards.
+/// Returns whether the folder has our format, which is written and synced if there is none: a
+/// folder whose objects survive a power failure must be recognized as a cache afterwards.
 fn has_format(top: &OwnedFd) -> io::Result<bool> {
     let mut file = File::from(openat(top, FORMAT, OPEN_OR_CREATE, Mode::RUSR | Mode::WUSR)?);
     match io::read_to_string(&file)?.trim_end() {
@@ -436,7 +436,7 @@ mod tests {
         assert_eq!(try_lock(), Err(Errno::WOULDBLOCK));
         std::thread::scope(|scope| {
             let loading = scope.spawn(|| folder.load(&digest, "/a", &origins).unwrap().unwrap());
-            // What an object writes that leaves memory counts.
+            // A record written by an object that leaves memory must count.
             stored.journal.record_progress(&mut OpenPiece::at(0), 10);
             drop(stored);
             let again = loading.join().unwrap();

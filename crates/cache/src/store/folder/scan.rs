@@ -1,4 +1,4 @@
-//! Finds what earlier processes have stored, and removes what they have left.
+//! Finds the objects of earlier processes, and removes other files that they left.
 
 use std::fs::{self, File};
 use std::io;
@@ -16,19 +16,19 @@ use super::files::{parse, try_read};
 use super::{CacheFolder, OBJECTS};
 use crate::key::KeyDigest;
 
-/// Is called with a stored object, its units and their bytes.
+/// Called with a stored object, its units and their bytes.
 type OnObject<'n> = dyn FnMut(KeyDigest, &[(StoredUnit, u64)]) + 'n;
 
 impl CacheFolder {
     /// Calls `on_object` with each stored object, its units and their sizes on the disk, and
-    /// removes files that terminated processes have left. What cannot be read for now stays.
+    /// removes other files of terminated processes. What cannot be read at the moment stays.
     pub(crate) fn scan(&self, on_object: &mut OnObject<'_>) {
         let objects = self.path.join(OBJECTS);
         let Ok(shards) = patiently(|| fs::read_dir(&objects)) else { return };
         for shard in shards.flatten() {
             let Ok(files) = patiently(|| fs::read_dir(shard.path())) else { continue };
             for file in files.flatten() {
-                // What fails here is found when it is requested, and until then not counted.
+                // An object that fails here is not counted until it is requested.
                 let _ = patiently(|| self.scan_file(&shard.path(), &file, on_object));
             }
         }
@@ -54,7 +54,7 @@ impl CacheFolder {
             && let Some(file) = open_body(&shard, &name_of_file)?
             && flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
         {
-            // Bytes that have come since the journal was read are listed now.
+            // Bytes that arrived after the journal was read are listed by now.
             named = read()?;
             named.iter().for_each(|contents| discard_unlisted(&file, &contents.present));
         }
@@ -67,7 +67,7 @@ impl CacheFolder {
                 all.push(journal_unit(&digest, &named.subject));
                 on_object(digest, &all);
             }
-            // A file of this process may get its journal in a moment.
+            // This process may be about to write its journal.
             _ if self.has_made(number) => {}
             _ => drop(fs::remove_file(file.path())),
         }
@@ -75,7 +75,7 @@ impl CacheFolder {
     }
 }
 
-/// Calls a function again, for a while, if it fails for want of descriptors or memory.
+/// Retries a function for a while if it fails for lack of descriptors or memory.
 fn patiently<T>(mut try_it: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     for _ in 0..MAX_SHORTAGES {
         match try_it() {
@@ -89,5 +89,5 @@ fn patiently<T>(mut try_it: impl FnMut() -> io::Result<T>) -> io::Result<T> {
 /// The number of attempts while descriptors are short.
 const MAX_SHORTAGES: u32 = 100;
 
-/// The interval at which it is tried again.
+/// The interval between these attempts.
 const SHORTAGE_INTERVAL: Duration = Duration::from_millis(100);
