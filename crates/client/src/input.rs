@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_an_address_where_it_may_be_one() {
+    fn s3_addresses_are_accepted_only_where_objects_are_supported() {
         let read = |text: &str| url_or_object(text).map(|url| url.to_string()).ok();
         assert_eq!(read("s3://bucket").as_deref(), Some("s3://bucket/"));
         assert_eq!(read("s3://bucket/a").as_deref(), Some("s3://bucket/a"));
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_zone_is_refused_by_its_name() {
+    fn an_address_zone_is_named_in_the_refusal() {
         for text in ["http://[fe80::1%25eth0]/", "[fe80::1%eth0]:80/x", "https://[::1%251]"] {
             assert!(url(text).unwrap_err().contains("zone"), "{text}");
         }

@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_lose_what_is_taken() {
+    fn removed_bytes_are_missing_from_the_ranges() {
         assert_eq!(without(&[0..10, 20..30], &(5..25)), [0..5, 25..30]);
         assert_eq!(without(&[5..10], &(0..20)), []);
         assert_eq!(without(&[5..10], &(6..8)), [5..6, 8..10]);

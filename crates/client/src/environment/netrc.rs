@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_that_is_named_has_an_entry_of_its_own() {
+    fn a_named_user_matches_only_its_own_entry() {
         let text = "machine a login me password x\nmachine a login you password y\n\
             default login any password thing\n";
         for (user, password) in
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_host_or_a_broken_file_says_nothing() {
+    fn an_unknown_host_or_a_malformed_file_has_no_password() {
         for text in ["", "machine", "machine a", "machine b login x password y", "login x", "\""] {
             assert_eq!(find(text, "a", None), None, "{text}");
         }

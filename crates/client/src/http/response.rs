@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn the_head_says_what_follows() {
+    fn the_head_determines_the_body_and_the_reuse_of_the_connection() {
         let chunked = BodyFraming::Chunked;
         for (head, method, framing, keeps_alive) in [
             ("200 OK\nContent-Length: 5", "GET", BodyFraming::Length(5), true),
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_that_can_be_understood_in_two_ways_are_refused() {
+    fn ambiguous_heads_are_refused() {
         for head in [
             "HTTP/1.1 200 OK\nContent-Length: 5\nContent-Length: 6",
             "HTTP/1.1 200 OK\nContent-Length: +5",

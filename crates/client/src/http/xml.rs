@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_is_what_xml_says() {
+    fn text_is_unescaped() {
         for (body, expected) in [
             ("<k>t/<![CDATA[a<b>&amp;]]c]]>d</k>", "t/a<b>&amp;]]cd"),
             ("<k><![CDATA[a]]><![CDATA[b]]></k>", "ab"),
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_has_a_code_a_sentence_and_perhaps_a_region() {
+    fn a_refusal_has_a_code_a_message_and_perhaps_a_region() {
         let body = b"<?xml version=\"1.0\"?>\n<Error><Code>AuthorizationHeaderMalformed</Code>\
             <Message>the region &apos;a&apos; is wrong &amp; not &quot;b&quot;</Message><Region>b</Region></Error>";
         let refusal = StoreRefusal::parse(body);

@@ -148,7 +148,7 @@ fn after_a_failed_sync_only_what_was_saved_before_counts() {
 }
 
 #[test]
-fn a_journal_that_is_damaged_says_nothing_wrong() {
+fn a_damaged_journal_lists_no_wrong_ranges() {
     let folder = tempfile::tempdir().expect("a folder");
     let name = OsStr::new("journal");
     let journal = Journal::create(open(folder.path()), name, subject()).expect("a journal");

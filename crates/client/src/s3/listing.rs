@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_that_is_not_of_the_folder_is_not_passed_over() {
+    fn an_entry_outside_the_folder_is_an_error() {
         let listing = |key: &str| {
             let body = format!(
                 "<ListBucketResult><Contents>{key}<Size>1</Size></Contents></ListBucketResult>"
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listing_that_breaks_off_is_no_whole_one() {
+    fn a_truncated_listing_is_not_complete() {
         let listing = |is_cut: &str, rest: &str| {
             format!(
                 "<ListBucketResult><IsTruncated>{is_cut}</IsTruncated>{rest}</ListBucketResult>"

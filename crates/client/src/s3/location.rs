@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn no_key_becomes_another_one() {
+    fn no_address_requests_another_key() {
         for text in
             ["s3://abc/..", "s3://abc/a/../b", "S3://abc/a/%2e%2E/b?style=path", "s3://abc/./"]
         {

@@ -230,7 +230,7 @@ mod tests {
     use crate::s3::credentials::KeySource;
 
     #[test]
-    fn corrections_learned_by_one_request_help_all_that_are_under_way() {
+    fn corrections_from_one_response_apply_to_concurrent_requests() {
         let chain = KeySources::new(Vec::new(), TlsSetup::default());
         let keys = Keys { id: "id".to_owned(), secret: "secret".to_owned(), ..Keys::default() };
         let signer = Signer::new(chain, Some(keys), "us-east-1", false);
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn no_request_is_signed_by_keys_that_have_expired_if_there_are_newer_ones() {
+    fn no_request_is_signed_with_expired_keys_if_there_are_newer_ones() {
         let signer = expiring(-60, true);
         std::thread::scope(|scope| {
             for _ in 0..8 {

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn spaces_in_a_row_are_signed_as_one() {
+    fn repeated_spaces_are_signed_as_one() {
         let url = Url::parse("https://h/k").expect("a URL");
         let canonical = |value: &str| {
             let unsigned = UnsignedRequest {

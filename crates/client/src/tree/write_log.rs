@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn only_files_of_another_session_are_doubted() {
+    fn only_files_of_another_mount_epoch_are_doubted() {
         let dest = tempfile::tempdir().unwrap();
         let dest = dest.path();
         let old = make(dest, "old");
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn after_the_clock_went_backwards_nothing_of_before_is_believed() {
+    fn after_the_clock_went_backwards_no_earlier_period_is_trusted() {
         let dest = tempfile::tempdir().unwrap();
         let dest = dest.path();
         let log = open(dest);
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_is_damaged_is_believed_up_to_its_own_time() {
+    fn a_damaged_log_is_trusted_up_to_its_modification_time() {
         let dest = tempfile::tempdir().unwrap();
         let dest = dest.path();
         let old = make(dest, "old");

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_that_were_acknowledged_are_found() {
+    fn acknowledged_parts_are_read_back() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("journal");
         let mut entry = JournalEntry::new("http://a/b", "http://a/b?upload=1", "1:2:3");

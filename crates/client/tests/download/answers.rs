@@ -1,4 +1,4 @@
-//! What servers answer, and how: every framing, odd heads, and what contradicts itself.
+//! The responses of servers: every framing, odd heads, and contradictions.
 
 use std::fs;
 use std::io::{Error, ErrorKind, Read, Write};
@@ -44,7 +44,7 @@ fn every_framing_of_a_body_is_understood() {
 fn an_empty_file_is_downloaded_with_any_number_of_connections() {
     let bytes = noise(0);
     let server = Server::of(&bytes);
-    // With several connections a part is asked for, which an empty file does not have.
+    // Several connections request a part, which an empty file does not have.
     for connections in [1, 4] {
         Client::with(connections).gets(&server.url("/"), &bytes);
     }
@@ -66,7 +66,7 @@ fn a_head_that_comes_in_single_bytes_is_read_without_the_body() {
 }
 
 #[test]
-fn interim_answers_are_passed_over_up_to_a_bound() {
+fn interim_responses_are_skipped_up_to_a_limit() {
     let bytes = noise(100);
     let body = bytes.clone();
     let server = Server::start(move |request, stream| {
@@ -112,14 +112,14 @@ fn a_part_without_a_total_length_leads_to_a_request_for_the_whole() {
 }
 
 #[test]
-fn a_refusal_without_an_end_is_not_waited_for() {
+fn an_endless_refusal_causes_no_wait() {
     for head in
         ["Content-Type: text/html\nContent-Length: 9\n\nabc", "Content-Type: text/plain\n\n"]
     {
         let (gone, is_gone) = channel();
         let server = Server::start(move |_, stream| {
             say(stream, &format!("HTTP/1.1 404 Not Found\n{head}"))?;
-            // Until the client leaves, or much longer than it may wait.
+            // Waits until the client leaves, or much longer than it may stay.
             stream.set_read_timeout(Some(Duration::from_secs(20)))?;
             let is_late = |error: &Error| error.kind() == ErrorKind::WouldBlock;
             let _ = gone.send(!stream.read(&mut [0]).as_ref().is_err_and(is_late));
@@ -131,11 +131,11 @@ fn a_refusal_without_an_end_is_not_waited_for() {
 }
 
 #[test]
-fn the_text_of_a_refusal_that_drips_is_not_waited_for() {
+fn a_refusal_sent_byte_by_byte_causes_no_wait() {
     let (gone, is_gone) = channel();
     let server = Server::start(move |_, stream| {
         say(stream, "HTTP/1.1 404 No\nContent-Type: text/plain\nContent-Length: 4000\n\n")?;
-        // Until the client leaves, or much longer than it may wait.
+        // Writes until the client leaves, or much longer than it may stay.
         let has_left = (0..40).any(|_| {
             thread::sleep(Duration::from_millis(500));
             stream.write_all(b"a").is_err()
@@ -167,7 +167,7 @@ fn a_part_must_be_the_requested_one() {
         });
         Client::with(4).fails(&server.url("/"), words);
     }
-    // Less than was asked for is allowed (RFC 9110 15.3.7), and the rest is asked for.
+    // Less than requested is allowed (RFC 9110 15.3.7); the rest must be requested next.
     let body = bytes.clone();
     let server = Server::start(move |request, stream| {
         let range = request.range(body.len()).unwrap();
@@ -208,7 +208,7 @@ fn a_part_may_come_in_chunks_or_until_the_end() {
 }
 
 #[test]
-fn a_part_that_comes_as_a_200_is_not_taken_for_the_whole() {
+fn a_part_sent_as_a_200_is_not_treated_as_the_whole() {
     const PART: usize = 16 << 20;
     let bytes = noise(20 << 20);
     for (range, always) in [
@@ -240,7 +240,7 @@ fn a_part_that_comes_as_a_200_is_not_taken_for_the_whole() {
 }
 
 #[test]
-fn the_file_gets_the_time_of_its_last_change_unless_that_is_not_wanted() {
+fn the_file_gets_its_modification_time_unless_disabled() {
     let bytes = noise(10);
     let server = Server::start(|_, stream| {
         let date = "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT";
@@ -266,7 +266,7 @@ fn a_file_larger_than_the_disk_is_refused_before_its_first_byte() {
 }
 
 #[test]
-fn a_coding_that_was_not_requested_is_not_taken_for_the_file() {
+fn an_unrequested_coding_is_refused() {
     let bytes = noise(1000);
     let serve = |coding: &'static str| {
         let body = bytes.clone();
@@ -284,7 +284,7 @@ fn a_coding_that_was_not_requested_is_not_taken_for_the_file() {
             assert_eq!(server.requests().len(), 1, "{coding}");
         }
     }
-    // What is none, and what is named after its coding.
+    // Values that are no coding, and files that are named after their coding.
     for (coding, path) in [
         ("identity", "/page"),
         ("aws-chunked", "/page"),

@@ -1,4 +1,4 @@
-//! Redirects, secrets and proxies: the servers that get requests, and what they learn.
+//! Redirects, secrets and proxies: which servers get requests, and what these contain.
 
 use std::fs;
 use std::io::Write;
@@ -25,7 +25,7 @@ fn redirects_are_followed_up_to_a_bound() {
     Client::new().gets(&second.url("/"), &bytes);
     let failed = Client::new().fails(&first.url("/self"), "more than 5 redirects");
     assert!(!failed.error.is_temporary());
-    // All over one connection each, which no test can see but by its speed; the count it can.
+    // They all use one connection each; a test can only see the number of requests.
     assert_eq!(first.requests().len(), 1 + 6);
     let mut client = Client::new();
     client.max_redirects = 0;
@@ -33,7 +33,7 @@ fn redirects_are_followed_up_to_a_bound() {
 }
 
 #[test]
-fn secrets_go_to_the_server_that_was_named_and_to_no_other() {
+fn secrets_are_sent_only_to_the_given_server() {
     let bytes = noise(40 << 20);
     let target = Server::of(&bytes);
     let first = redirects(target.url("/x").to_string());
@@ -51,7 +51,7 @@ fn secrets_go_to_the_server_that_was_named_and_to_no_other() {
         assert!(["Bearer secret", "Basic bWU6c2VjcmV0"].contains(&value), "{value}");
         assert_eq!(request.field("cookie"), Some("secret"));
     }
-    // The requests for parts that follow the first know nothing either.
+    // The requests for later parts contain no secrets, either.
     assert!(target.requests().len() > 4);
     for request in target.requests() {
         assert_eq!((request.field("authorization"), request.field("cookie")), (None, None));
@@ -59,7 +59,7 @@ fn secrets_go_to_the_server_that_was_named_and_to_no_other() {
 }
 
 #[test]
-fn a_name_in_the_url_is_sent_as_a_field() {
+fn a_user_name_in_the_url_is_sent_as_a_field() {
     let bytes = noise(10);
     let server = Server::of(&bytes);
     let mut url = server.url("/x");
@@ -74,7 +74,7 @@ fn a_name_in_the_url_is_sent_as_a_field() {
 }
 
 #[test]
-fn a_name_in_the_url_is_sent_again_after_a_redirect_to_the_same_server() {
+fn a_user_name_in_the_url_survives_a_redirect_to_the_same_server() {
     let bytes = noise(10);
     let body = bytes.clone();
     let server = Server::start(move |request, stream| match request.path.as_str() {
@@ -88,7 +88,7 @@ fn a_name_in_the_url_is_sent_again_after_a_redirect_to_the_same_server() {
     url.set_username("me").unwrap();
     url.set_password(Some("secret")).unwrap();
     Client::new().gets(&url, &bytes);
-    // Another server learns nothing.
+    // Another server does not receive it.
     let first = redirects(server.url("/z").to_string());
     let mut url = first.url("/");
     url.set_username("me").unwrap();
@@ -109,7 +109,7 @@ fn a_name_is_requested_again_if_the_server_is_busy() {
     let downloader = Downloader::new(client.agent(None), client.options.clone());
     let name = downloader.suggested_name(&server.url("/dl"), &|_| {});
     assert_eq!(name, Some("a.pdf".into()));
-    // An error suggests nothing.
+    // An error response suggests no name.
     let missing = Server::start(|_, stream| {
         say(stream, "HTTP/1.1 404 x\nContent-Disposition: attachment; filename=\"a\"\n\n")
     });
@@ -146,7 +146,7 @@ fn an_unmodified_version_with_another_tag_is_fetched() {
     let (first, second) = (old.clone(), new.clone());
     let server = Server::start(move |request, stream| match request.field("if-none-match") {
         Some("\"new\"") => say(stream, "HTTP/1.1 304 x\nETag: W/\"new\"\n\n"),
-        // A confused cache.
+        // As from a broken cache.
         Some(_) => say(stream, "HTTP/1.1 304 x\nETag: \"new\"\n\n"),
         None if request.number == 0 => give(request, stream, &first, "\"old\""),
         None => give(request, stream, &second, "\"new\""),
@@ -159,7 +159,7 @@ fn an_unmodified_version_with_another_tag_is_fetched() {
 }
 
 #[test]
-fn a_proxy_that_never_opens_the_tunnel_is_left() {
+fn a_proxy_that_never_opens_the_tunnel_is_given_up() {
     let proxy = Server::start(|_, stream| {
         (0..10_000).try_for_each(|_| say(stream, "HTTP/1.1 103 Early Hints\n\n"))?;
         hang_up()
@@ -171,7 +171,7 @@ fn a_proxy_that_never_opens_the_tunnel_is_left() {
 }
 
 #[test]
-fn a_proxy_gets_the_whole_address() {
+fn a_proxy_gets_the_absolute_url() {
     let bytes = noise(1000);
     let proxy = Server::of(&bytes);
     let mut client = Client::new();
@@ -187,7 +187,7 @@ fn a_proxy_gets_the_whole_address() {
     assert_eq!(request.field("host"), Some("no.such.host.invalid:81"));
     assert_eq!(request.field("proxy-authorization"), Some("Basic cHJvOnh5"));
     assert_eq!(request.field("authorization"), Some("Bearer for the server"));
-    // An exception is asked directly, and learns nothing of the proxy.
+    // A server in `except` is contacted directly, without the password for the proxy.
     let server = Server::of(&bytes);
     let mut url = server.url("/z");
     url.set_host(Some("localhost")).unwrap();
@@ -208,19 +208,19 @@ fn addresses_of_other_kinds_are_refused_in_plain_words() {
 }
 
 #[test]
-fn a_connection_with_something_left_on_it_is_not_used_again() {
+fn a_connection_with_unread_input_is_not_reused() {
     let bytes = noise(40 << 20);
     let body = bytes.clone();
     let server = Server::start(move |request, stream| {
         give(request, stream, &body, "\"x\"")?;
-        // What comes here answers no question.
+        // These bytes respond to no request.
         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")
     });
     Client::with(2).gets(&server.url("/"), &bytes);
 }
 
 #[test]
-fn a_file_that_is_there_is_replaced_kept_or_taken_for_the_same() {
+fn an_existing_file_is_replaced_kept_or_recognized_as_the_same() {
     let server = Server::start(|request, stream| {
         let date = "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT";
         let body = if request.head.starts_with("HEAD") { "" } else { "new" };
@@ -244,7 +244,7 @@ fn a_file_that_is_there_is_replaced_kept_or_taken_for_the_same() {
 }
 
 #[test]
-fn the_status_is_reported_before_the_file_that_is_there() {
+fn an_error_status_takes_precedence_over_an_existing_file() {
     for status in ["400 Bad Request", "401 Unauthorized", "403 Forbidden", "404 Not Found"] {
         let server = Server::start(move |_, stream| {
             say(stream, &format!("HTTP/1.1 {status}\nContent-Length: 0\n\n"))

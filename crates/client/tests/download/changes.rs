@@ -40,7 +40,7 @@ fn a_file_that_is_replaced_midway_is_fetched_anew() {
 }
 
 #[test]
-fn a_server_that_ignores_if_range_gives_itself_away_by_its_tag() {
+fn a_server_that_ignores_if_range_is_detected_by_its_tag() {
     let (old, new) = (noise(LEN), other());
     let expected = new.clone();
     let server = Server::start(move |request, stream| {
@@ -55,7 +55,7 @@ fn a_server_that_ignores_if_range_gives_itself_away_by_its_tag() {
     Client::with(4).gets(&server.url("/"), &expected);
 }
 
-/// Gives the first part of one file with a tag, and all others of another file with these fields.
+/// Serves the first part of one file with a tag, and all others of another file with these fields.
 fn mixed(first: &'static str, later: &'static str) -> Server {
     let (old, new) = (noise(LEN), other());
     Server::start(move |request, stream| {
@@ -81,7 +81,7 @@ fn mixed(first: &'static str, later: &'static str) -> Server {
 fn a_part_without_the_tag_of_the_others_is_of_another_version() {
     for connections in [1, 2] {
         for later in ["", "ETag: W/\"old\"\n", "Last-Modified: Sun, 06 Nov 1994 08:49:36 GMT\n"] {
-            // The second download finds no version at all, and fetches everything from the start.
+            // The second download gets no version at all, and fetches everything from the start.
             let server = mixed("ETag: \"old\"\nAccept-Ranges: bytes\n", later);
             let client = Client::with(connections);
             client.gets(&server.url("/"), &other());
@@ -91,8 +91,8 @@ fn a_part_without_the_tag_of_the_others_is_of_another_version() {
 }
 
 #[test]
-fn an_answer_without_a_version_costs_nothing_that_has_arrived() {
-    // All requests, or only one of them, get the page of a proxy.
+fn a_response_without_a_version_discards_no_received_bytes() {
+    // All requests, or only one of them, are answered with a proxy's page.
     for (connections, pages) in [(1, 1), (4, 1), (1, 99), (4, 99)] {
         let is_well = Arc::new(AtomicBool::new(false));
         let (bytes, well) = (noise(LEN), is_well.clone());
@@ -134,7 +134,7 @@ fn another_weak_tag_is_of_another_version_whatever_its_date() {
         client.gets(&server.url("/"), &other());
         assert_eq!(client.events("StartingOver"), 1);
     }
-    // A later process compares with what the journal has.
+    // A later process compares with the version in the journal.
     let server = mixed(first, later);
     let mut client = Client::with(1);
     client.options.retries = 0;
@@ -142,7 +142,7 @@ fn another_weak_tag_is_of_another_version_whatever_its_date() {
     assert!(failed.kept.is_some(), "{failed:?}");
     client.gets(&server.url("/"), &other());
     assert_eq!(client.events("StartingOver"), 1);
-    // The same weak tag, or none, denies nothing.
+    // The same weak tag, or none, does not contradict the date.
     for tag in ["ETag: W/\"x\"\n", "ETag: \"x\"\n", ""] {
         let bytes = noise(LEN);
         let body = bytes.clone();
@@ -165,7 +165,7 @@ fn another_weak_tag_is_of_another_version_whatever_its_date() {
 }
 
 #[test]
-fn parts_are_not_put_together_if_nothing_tells_their_version() {
+fn parts_of_unknown_versions_are_not_combined() {
     let date = "Sun, 06 Nov 1994 08:49:37 GMT";
     let dates = format!("Last-Modified: {date}\nDate: {date}\n");
     let weak = "ETag: W/\"same\"\n".to_owned();
@@ -174,7 +174,7 @@ fn parts_are_not_put_together_if_nothing_tells_their_version() {
         let (old, new) = files.clone();
         let said = fields.clone();
         let server = Server::start(move |request, stream| {
-            // Between the first two requests it changes.
+            // The file changes between the first two requests.
             let bytes = if request.number == 0 { &old } else { &new };
             let (head, range) = head(request, bytes, "x");
             say(stream, &head.replace("ETag: x\n", &said))?;
@@ -204,7 +204,7 @@ fn a_short_file_without_a_version_is_fetched_by_one_request() {
 }
 
 #[test]
-fn a_version_of_which_nothing_came_is_not_that_of_what_follows() {
+fn the_version_of_an_empty_part_is_not_that_of_later_bytes() {
     for connections in [1, 4] {
         let (old, new) = (noise(LEN), other());
         let server = Server::start(move |request, stream| match request.number {
@@ -213,7 +213,7 @@ fn a_version_of_which_nothing_came_is_not_that_of_what_follows() {
                 say(stream, &format!("{head}Transfer-Encoding: chunked\n\n"))?;
                 hang_up()
             }
-            // One of several servers has the new version already, and breaks off.
+            // One of several servers has the new version already, and closes the connection early.
             1 => {
                 let (head, range) = head(request, &new, "\"new\"");
                 say(stream, &head)?;
@@ -244,7 +244,7 @@ fn parts_of_several_servers_are_resumed_only_if_a_digest_is_compared() {
         let (head, range) = head(request, &bytes, "\"right\"");
         say(stream, &head)?;
         stream.write_all(&bytes[range.start..range.start + (4 << 20)])?;
-        // Until the other one has a part in it.
+        // Waits until the other server has sent a part.
         std::thread::sleep(std::time::Duration::from_millis(300));
         hang_up()
     });
@@ -269,7 +269,7 @@ fn parts_of_several_servers_are_resumed_only_if_a_digest_is_compared() {
     assert!(failed.is_err(), "{failed:?}");
     assert_eq!(client.names(), ["file.part", "file.part.journal"]);
     is_well.store(true, Ordering::Relaxed);
-    // Now nothing tells which server is right but the address.
+    // Without a digest, only the URL tells which server is right.
     client.options.expected.clear();
     client.gets(&first.url("/"), &right);
 }
@@ -379,7 +379,7 @@ fn a_file_that_never_stays_the_same_is_given_up() {
 }
 
 #[test]
-fn our_own_answer_for_a_replaced_file_means_starting_over() {
+fn our_409_for_a_replaced_file_means_starting_over() {
     for status in [409, 412, 416] {
         let bytes = noise(LEN);
         let body = bytes.clone();
@@ -399,7 +399,7 @@ fn our_own_answer_for_a_replaced_file_means_starting_over() {
 }
 
 #[test]
-fn without_a_strong_validator_nothing_is_put_together() {
+fn without_a_strong_validator_no_parts_are_combined() {
     let date = "Date: Sun, 06 Nov 1994 08:49:37 GMT\n";
     for (fields, is_usable) in [
         ("ETag: W/\"x\"\n".to_owned(), false),
@@ -414,7 +414,7 @@ fn without_a_strong_validator_nothing_is_put_together() {
         let (body, new_fields) = (bytes.clone(), fields.clone());
         let server = Server::start(move |request, stream| {
             let (head, range) = head(request, &body, "\"x\"");
-            // What was asked for is given in any case: the client is to be careful.
+            // The server sends the requested range in any case: the client must be careful.
             let head = head.replace("ETag: \"x\"\n", &new_fields);
             say(stream, &head)?;
             if request.number == 0 {

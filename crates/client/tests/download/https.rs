@@ -1,4 +1,4 @@
-//! The same over TLS, and what only TLS has: who it is, and ends that are announced.
+//! Downloads over TLS: the same promises, certificates, and announced ends of connections.
 
 use std::io::Write;
 use std::net::TcpListener;
@@ -13,7 +13,7 @@ use underpass_transport::tls::{EncryptedBy, HandshakeError, KernelTlsObstacle, T
 use crate::front::Front;
 use crate::rig::{Client, Server, TAG, give, hang_up, head, noise, say};
 
-/// A client that believes a front.
+/// A client that trusts a front.
 fn client(front: &Front) -> Client {
     let mut client = Client::new();
     client.tls = front.trusted();
@@ -24,7 +24,7 @@ fn https(front: &Front, path: &str) -> Url {
     Url::parse(&format!("https://localhost:{}{path}", front.address.port())).unwrap()
 }
 
-/// What went wrong in the handshake.
+/// Returns the handshake error of a failed download.
 fn handshake(failed: &DownloadFailed) -> &HandshakeError {
     match &failed.error {
         DownloadError::Client(ClientError::Tls { error, .. }) => error,
@@ -33,7 +33,7 @@ fn handshake(failed: &DownloadFailed) -> &HandshakeError {
 }
 
 #[test]
-fn pieces_come_over_connections_that_go_on_with_one_session() {
+fn connections_for_pieces_resume_one_tls_session() {
     let bytes = noise((40 << 20) + 7);
     let server = Server::of(&bytes);
     let front = Front::of(server.address);
@@ -42,7 +42,7 @@ fn pieces_come_over_connections_that_go_on_with_one_session() {
     let done = client.get(&https(&front, "/f")).unwrap();
     assert!(std::fs::read(client.path()).unwrap() == *bytes);
     assert_eq!(client.names(), ["file"]);
-    // Once off the socket and once into the file.
+    // Once from the socket and once to the file.
     assert_eq!(done.report.user_space_bytes(), 2 * bytes.len() as u64);
     let tls = done.tls.unwrap();
     assert_eq!(
@@ -96,7 +96,7 @@ fn a_body_of_unknown_length_is_whole_only_if_its_end_was_announced() {
 }
 
 #[test]
-fn a_body_of_known_length_is_whole_whatever_comes_behind_it() {
+fn a_body_of_known_length_is_complete_however_the_connection_ends() {
     let bytes = noise(100_000);
     let body = Arc::clone(&bytes);
     let server = Server::start(move |request, stream| {
@@ -149,7 +149,7 @@ fn an_untrusted_server_gets_no_request() {
     assert!(matches!(handshake(&failed), HandshakeError::Certificate { .. }), "{failed}");
     assert!(!failed.to_string().contains('\n'));
 
-    // The right certificate for another name.
+    // The certificate is trusted, but for another name.
     client.tls = front.trusted();
     let other = Url::parse(&format!("https://127.0.0.2:{}/", front.address.port())).unwrap();
     let proxies = Proxies { https: Some(blind_proxy(front.address)), ..Proxies::default() };
@@ -222,14 +222,14 @@ fn a_proxy_leads_to_the_server_and_learns_nothing_but_its_address() {
     let log = Arc::clone(&heads);
     let through = proxy(move |head, client| {
         log.lock().unwrap().push(head.to_owned());
-        // What a proxy says of a body of this answer means nothing (RFC 9110 9.3.6).
+        // The framing fields of this response are ignored (RFC 9110 9.3.6).
         client.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nVia: x\r\n\r\n").unwrap();
         Some(address)
     });
     let mut client = client(&front);
     client.proxies = Proxies { https: Some(through), ..Proxies::default() };
     client.credentials = Credentials::Bearer("secret".to_owned());
-    // Only the proxy can know where this is; the certificate is for it.
+    // Only the proxy can resolve this address; the certificate is for it.
     client.get(&Url::parse("https://localhost:1/secret-path?x").unwrap()).unwrap();
     assert!(std::fs::read(client.path()).unwrap() == *bytes);
     for head in &*heads.lock().unwrap() {
@@ -247,7 +247,7 @@ fn a_proxy_leads_to_the_server_and_learns_nothing_but_its_address() {
 }
 
 #[test]
-fn what_a_proxy_does_is_not_said_of_the_server() {
+fn errors_of_a_proxy_are_not_attributed_to_the_server() {
     for (answer, words) in [
         ("", "it closed the connection without a response"),
         ("HTTP/1.1 200", "it closed the connection without a response"),
@@ -292,7 +292,7 @@ fn a_server_without_tls_is_distinguished_from_one_that_hangs_up() {
     let port = plain.local_addr().unwrap().port();
     std::thread::spawn(move || {
         for client in plain.incoming() {
-            // Says something in plain words to whatever comes, as many servers do.
+            // Responds in plain text to any input, as many servers do.
             let _ = client.unwrap().write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
         }
     });
@@ -322,7 +322,7 @@ fn a_handshake_that_never_ends_is_given_up_and_can_be_cancelled() {
     client.connect_timeout = Duration::from_secs(600);
     let cancel = AtomicBool::new(false);
     let failed = std::thread::scope(|scope| {
-        // That of before, and the one to be cancelled; both stay open.
+        // The connection of the first attempt, and the one to be cancelled; both stay open.
         let held = scope.spawn(|| {
             let held = (silent.accept().unwrap(), silent.accept().unwrap());
             cancel.store(true, Ordering::Relaxed);

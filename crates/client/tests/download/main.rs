@@ -1,4 +1,4 @@
-//! Downloads from servers over real sockets, servers that misbehave among them.
+//! Downloads from servers over real sockets, including servers that misbehave.
 
 #![allow(clippy::unwrap_used)]
 #![allow(clippy::single_range_in_vec_init)]

@@ -22,7 +22,7 @@ const LEN: usize = 64 << 20;
 #[test]
 fn several_connections_share_the_work() {
     let bytes = noise(LEN);
-    // Nothing behind the first piece is sent before three are there.
+    // Nothing after the first piece is sent until three requests have arrived.
     let (body, together) = (bytes.clone(), Barrier::new(3));
     let arrived = AtomicUsize::new(0);
     let server = Server::start(move |request, stream| {
@@ -35,7 +35,7 @@ fn several_connections_share_the_work() {
     assert!(done.connections >= 3, "{}", done.connections);
     let requests = server.requests();
     assert!(requests[1..].iter().all(|request| request.field("if-range") == Some(TAG)));
-    // Each byte was asked for once: no piece overlaps with another.
+    // Each byte was requested once: the pieces do not overlap.
     let mut ranges: Vec<_> = requests.iter().map(|request| request.range(LEN).unwrap()).collect();
     ranges.sort_by_key(|range| range.start);
     assert_eq!(ranges.iter().map(ExactSizeIterator::len).sum::<usize>(), LEN);
@@ -48,7 +48,7 @@ fn each_part_is_compared_with_its_digest() {
         let body = bytes.clone();
         let server = Server::start(move |request, stream| {
             let (head, range) = head(request, &body, TAG);
-            // One part is wrong, and not the first.
+            // One part is wrong, but not the first.
             let is_right = is_right || range.start < LEN / 2;
             let sum = Sha256::digest(if is_right { &body[range.clone()] } else { b"other" });
             let digest = format!("Content-Digest: sha-256=:{}:", STANDARD.encode(sum));
@@ -85,7 +85,7 @@ fn a_slow_connection_does_not_hold_up_the_end() {
     let body = bytes.clone();
     let is_slow = AtomicBool::new(true);
     let server = Server::start(move |request, stream| {
-        // The first piece comes at 256 KiB/s: alone it would take a minute.
+        // The first piece is sent at 256 KiB/s: this connection alone would take a minute.
         if request.number == 0 && is_slow.swap(false, Ordering::Relaxed) {
             let (head, range) = head(request, &body, TAG);
             say(stream, &head)?;
@@ -98,7 +98,7 @@ fn a_slow_connection_does_not_hold_up_the_end() {
         give(request, stream, &body, TAG)
     });
     Client::with(3).gets(&server.url("/"), &bytes);
-    // A part of the first piece was asked for again, by another one.
+    // Another connection requested a part of the first piece again.
     let requests = server.requests();
     let first = requests[0].range(LEN).unwrap();
     assert!(requests[1..].iter().any(|request| first.contains(&request.range(LEN).unwrap().start)));
@@ -113,13 +113,13 @@ fn a_connection_that_stalls_is_cut_off_and_its_bytes_fetched_by_another() {
             let (head, range) = head(request, &body, TAG);
             say(stream, &head)?;
             stream.write_all(&body[range.start..range.start + 1000])?;
-            // Until the client hangs up.
+            // Waits until the client hangs up.
             while stream.write_all(b"").is_ok() && stream.peek(&mut [0]).is_err() {}
             return hang_up();
         }
         give(request, stream, &body, TAG)
     });
-    // Without the cut this would wait for the whole timeout.
+    // If it were not cut off, this would take the whole timeout.
     let mut client = Client::with(2);
     client.timeout = Duration::from_secs(600);
     client.gets(&server.url("/"), &bytes);
@@ -192,7 +192,7 @@ fn parts_of_several_servers_without_a_digest_are_reported() {
 }
 
 #[test]
-fn a_connection_that_is_refused_for_good_leaves_the_work_to_the_others() {
+fn the_others_do_the_work_of_a_permanently_refused_connection() {
     let bytes = noise(LEN);
     for status in ["400 Bad", "401 Who", "403 No", "404 Gone", "509 Too much"] {
         let (body, serving) = (bytes.clone(), AtomicUsize::new(0));
@@ -219,7 +219,7 @@ fn a_connection_that_is_refused_for_good_leaves_the_work_to_the_others() {
 }
 
 #[test]
-fn an_address_that_a_redirect_led_to_is_looked_up_again_when_it_is_refused() {
+fn a_refused_redirect_target_is_requested_again_from_the_given_url() {
     let bytes = noise(LEN);
     for connections in [1, 4] {
         let body = bytes.clone();
@@ -230,7 +230,7 @@ fn an_address_that_a_redirect_led_to_is_looked_up_again_when_it_is_refused() {
                 let to = format!("Location: /once/{number}");
                 return say(stream, &format!("HTTP/1.1 302 Found\n{to}\nContent-Length: 0\n\n"));
             };
-            // Each address is good for one request.
+            // Each redirect target accepts one request.
             let mask = 1 << number.parse::<usize>().unwrap();
             if used.fetch_or(mask, Ordering::Relaxed) & mask != 0 {
                 return say(stream, "HTTP/1.1 403 No\nContent-Length: 0\n\n");
@@ -249,7 +249,7 @@ fn a_rate_holds_for_all_connections_together() {
     client.options.rate = Some(8 << 20);
     let started = Instant::now();
     client.gets(&server.url("/"), &bytes);
-    // Slower is what a busy machine does; faster would be wrong.
+    // A busy machine may be slower; faster would be wrong.
     assert!(started.elapsed() > Duration::from_millis(700), "{:?}", started.elapsed());
 }
 

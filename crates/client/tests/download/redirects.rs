@@ -1,4 +1,4 @@
-//! Redirects that lead elsewhere between two parts of a file.
+//! Redirects whose target changes between two parts of a file.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ fn other() -> Arc<Vec<u8>> {
     Arc::new(noise(LEN).iter().map(|byte| !byte).collect())
 }
 
-/// A server whose `/latest` leads to the first of these URLs, until that one has broken off, and
-/// then to the second; the last digit of a URL says which file it has. All have these fields.
+/// A server whose `/latest` redirects to the first of these URLs until a transfer breaks off, then
+/// to the second. The last digit of a URL selects the file. All responses have these fields.
 fn redirector(to: [&'static str; 2], fields: &'static str) -> Server {
     let (old, new) = (noise(LEN), other());
     let has_broken = AtomicBool::new(false);
@@ -28,7 +28,7 @@ fn redirector(to: [&'static str; 2], fields: &'static str) -> Server {
             return say(stream, &format!("HTTP/1.1 {head}\n\n"));
         }
         let bytes = if request.path.ends_with('2') { &new } else { &old };
-        // It honours any condition, and says what these fields say.
+        // It accepts any condition, and sends the given fields.
         let tag = request.field("if-range").unwrap_or("x");
         let (head, range) = head(request, bytes, tag);
         say(stream, &head.replace(&format!("ETag: {tag}\n"), fields))?;
@@ -40,23 +40,23 @@ fn redirector(to: [&'static str; 2], fields: &'static str) -> Server {
     })
 }
 
-/// A tag of time and size, as nginx has it.
+/// A tag of time and size, as nginx makes it.
 const TIME_AND_SIZE: &str = "ETag: \"5e0b-1800000\"\n";
 
 const DATES: &str =
     "Date: Sun, 06 Nov 1994 08:49:37 GMT\nLast-Modified: Sun, 06 Nov 1994 08:49:30 GMT\n";
 
 #[test]
-fn parts_of_two_urls_to_which_redirects_lead_are_not_put_together() {
+fn parts_of_two_redirect_targets_are_not_combined() {
     for fields in [TIME_AND_SIZE, DATES] {
         for connections in [1, 4] {
-            // The first one is well again after its failure.
+            // The first one works again after its failure.
             let server = redirector(["/v1", "/v2"], fields);
             let client = Client::with(connections);
             client.gets(&server.url("/latest"), &noise(LEN));
             assert_eq!(client.events("StartingOver"), 0, "{fields}");
         }
-        // A later process does not know whether it is.
+        // A later process does not know whether it does.
         let server = redirector(["/v1", "/v2"], fields);
         let mut client = Client::with(1);
         client.options.retries = 0;
@@ -68,7 +68,7 @@ fn parts_of_two_urls_to_which_redirects_lead_are_not_put_together() {
 }
 
 #[test]
-fn parts_of_one_url_with_another_signature_are_put_together() {
+fn parts_of_one_url_with_different_signatures_are_combined() {
     let digest = "ETag: \"d41d8cd98f00b204e9800998ecf8427e\"\n";
     let signed = ["/v1?signature=1", "/v1?signature=1&again=1"];
     for (to, fields) in

@@ -1,4 +1,4 @@
-//! A part that another program has replaced by a file of its own, which got the same inode number.
+//! A partial file that another program has replaced, with the same inode number.
 
 use std::fs;
 use std::io::Write;
@@ -15,7 +15,7 @@ use crate::rig::{Client, Server, TAG, give, hang_up, head, noise, say};
 
 const LEN: usize = 24 << 20;
 
-/// A client that has a part of a file, and its server, which is well again.
+/// A client with a part of a file, and its server, which works again.
 fn broken_off(bytes: &Arc<Vec<u8>>) -> (Client, Server) {
     let body = Arc::clone(bytes);
     let server = Server::start(move |request, stream| {
@@ -55,13 +55,13 @@ fn a_part_that_was_replaced_is_not_resumed() {
     let (client, server) = broken_off(&bytes);
     let [part, journal, other] =
         ["file.part", "file.part.journal", "other"].map(|name| client.folder.path().join(name));
-    // The clock of a file system may be coarse.
+    // File systems may have a coarse clock.
     thread::sleep(Duration::from_millis(50));
     fs::write(&other, vec![7; LEN + 1]).unwrap();
     fs::rename(&other, &part).unwrap();
     let inode = fs::metadata(&part).unwrap().ino();
     change(&journal, "inode", Some(&inode.to_string()));
-    // As after a kill.
+    // As if the process had been killed.
     change(&journal, "left", Some("null"));
     let failed = client.get(&server.url("/")).unwrap_err();
     assert!(matches!(failed.error, DownloadError::Foreign { .. }), "{failed:?}");

@@ -1,4 +1,4 @@
-//! Partial files and journals of an earlier process.
+//! Partial files and journals of earlier processes.
 
 use std::fs::{self, Permissions};
 use std::io::Write;
@@ -19,7 +19,7 @@ use crate::rig::{Client, Server, TAG, give, hang_up, head, noise, say};
 
 const LEN: usize = 24 << 20;
 
-/// A server that gives so many bytes once, and all of them from the moment on when it is well.
+/// A server that sends `first` bytes once, and everything as soon as `is_well` is set.
 fn server(bytes: &Arc<Vec<u8>>, first: usize, is_well: &Arc<AtomicBool>) -> Server {
     let (body, is_well) = (Arc::clone(bytes), Arc::clone(is_well));
     Server::start(move |request, stream| {
@@ -36,7 +36,7 @@ fn server(bytes: &Arc<Vec<u8>>, first: usize, is_well: &Arc<AtomicBool>) -> Serv
     })
 }
 
-/// A client that has so many bytes, and its server, which is well again.
+/// A client that has received `first` bytes, and its server, which works again.
 fn broken_off(bytes: &Arc<Vec<u8>>, first: usize) -> (Client, Server, DownloadFailed) {
     let is_well = Arc::new(AtomicBool::new(false));
     let server = server(bytes, first, &is_well);
@@ -108,7 +108,7 @@ fn the_time_of_a_file_is_remembered_with_its_parts() {
     let server = Server::start(move |request, stream| {
         let (head, range) = head(request, &body, TAG);
         if request.number > 0 {
-            // Nothing but the tag has to be said again (RFC 9110 15.3.7).
+            // Only the tag must be repeated (RFC 9110 15.3.7).
             return give(request, stream, &body, TAG);
         }
         let date = "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT\n\n";
@@ -152,7 +152,7 @@ fn another_version_starts_over() {
     drop(server);
     let new: Arc<Vec<u8>> = Arc::new(bytes.iter().map(|byte| !byte).collect());
     let body = Arc::clone(&new);
-    // Another server; the journal names the address, so that has to be the same.
+    // The new server has the same address, because the journal contains the URL.
     let server = Server::start(move |request, stream| give(request, stream, &body, "\"v2\""));
     let journal = client.folder.path().join("file.part.journal");
     let (old_port, new_port) = (path.port().unwrap(), server.address.port());
@@ -163,7 +163,7 @@ fn another_version_starts_over() {
 }
 
 #[test]
-fn the_part_of_another_address_is_not_trusted() {
+fn the_partial_file_of_another_url_is_not_trusted() {
     let bytes = noise(LEN);
     let (client, server, _) = broken_off(&bytes, 10_000_000);
     let done = client.gets(&server.url("/other"), &bytes);
@@ -181,7 +181,7 @@ fn a_part_changed_by_another_program_is_not_trusted() {
             "cut" => part.set_len(100).unwrap(),
             _ => {
                 part.write_at(&[0; 1000], 5000).unwrap();
-                // The clock of a file system may not have gone on since.
+                // The clock of the file system may not have advanced since.
                 part.set_modified(SystemTime::UNIX_EPOCH).unwrap();
             }
         }
@@ -221,7 +221,7 @@ fn a_file_in_the_place_of_the_journal_is_left_alone() {
     assert!(matches!(failed.error, DownloadError::Foreign { .. }), "{failed:?}");
     assert_eq!(client.names(), ["file.part.journal"]);
     fs::remove_file(&journal).unwrap();
-    // A power cut leaves zeros of one.
+    // A power cut leaves zeros in place of a journal.
     fs::write(&journal, [0; 128]).unwrap();
     client.gets(&server.url("/"), &bytes);
     assert_eq!(client.names(), ["file"]);
@@ -239,7 +239,7 @@ fn a_part_without_a_journal_is_left_alone() {
 }
 
 #[test]
-fn a_part_whose_own_journal_is_damaged_is_begun_anew() {
+fn a_partial_file_whose_own_journal_is_damaged_starts_over() {
     let bytes = noise(LEN);
     let (client, server, _) = broken_off(&bytes, 10_000_000);
     let journal = client.folder.path().join("file.part.journal");
@@ -251,11 +251,11 @@ fn a_part_whose_own_journal_is_damaged_is_begun_anew() {
 }
 
 #[test]
-fn a_part_with_a_journal_of_nothing_is_left_alone_and_both_are_named() {
+fn a_partial_file_with_an_unrelated_journal_is_left_alone_and_both_are_named() {
     let bytes = noise(LEN);
     let (client, server, _) = broken_off(&bytes, 10_000_000);
     let journal = client.folder.path().join("file.part.journal");
-    // As a power cut may leave it, and one of another file.
+    // As a power cut may leave it, and the journal of another file.
     let text = fs::read_to_string(&journal).unwrap();
     for damaged in ["\0".repeat(128), text.replace("\"inode\":", "\"inode\":9")] {
         fs::write(&journal, damaged[..damaged.len() - 10].replace("\"boot\":", "")).unwrap();
@@ -302,7 +302,7 @@ fn a_process_killed_before_it_could_remove_the_journal_was_done() {
     let journal = client.folder.path().join("file.part.journal");
     let text = fs::read(&journal).unwrap();
     client.gets(&server.url("/"), &bytes);
-    // The state between the two last steps: whole, with its name, and the journal still there.
+    // The state before the last step: complete and renamed, with the journal still there.
     fs::write(&journal, text).unwrap();
     let all = format!("0 {LEN}");
     edit_journal(&journal, |line| line.replace(&format!("0 {}", LEN - 1), &all));
@@ -332,8 +332,8 @@ fn a_body_without_a_length_can_be_resumed_too() {
 }
 
 #[test]
-fn a_part_that_nothing_needs_any_more_does_not_stay() {
-    // A process was killed before it could write the journal, and then the file is short, or here.
+fn an_unneeded_partial_file_is_removed() {
+    // A process was killed before it could write the journal; the file is then small, or complete.
     let small = noise(1000);
     let mut client = Client::new();
     let part = client.folder.path().join("file.part");
@@ -349,14 +349,14 @@ fn a_part_that_nothing_needs_any_more_does_not_stay() {
     fs::write(&part, "").unwrap();
     client.get(&server.url("/")).unwrap();
     assert_eq!(client.names(), ["file"]);
-    // That of another program may be needed.
+    // A partial file of another program may be needed.
     fs::write(&part, "x").unwrap();
     client.get(&server.url("/")).unwrap();
     assert_eq!(client.names(), ["file", "file.part"]);
 }
 
 #[test]
-fn a_file_that_another_program_puts_in_the_place_of_the_part_is_its_own() {
+fn a_file_that_replaces_the_partial_file_is_left_alone() {
     let bytes = noise(LEN);
     let client = Client::with(1);
     let part = client.folder.path().join("file.part");
@@ -366,7 +366,7 @@ fn a_file_that_another_program_puts_in_the_place_of_the_part_is_its_own() {
         say(stream, &head)?;
         let half = range.start + range.len() / 2;
         stream.write_all(&body[range.start..half])?;
-        // It is there by now, for the half fits into no buffer.
+        // It exists by now, because half of the file fits into no buffer.
         fs::write(&other, "of another")?;
         fs::rename(&other, &there)?;
         stream.write_all(&body[half..range.end])
@@ -402,14 +402,14 @@ fn no_password_reaches_the_disk() {
         let text = fs::read(client.folder.path().join(&name)).unwrap();
         assert!(!text.windows(6).any(|part| part == b"SECRET"), "{name}");
     }
-    // With the same password from elsewhere it is the same file.
+    // The same password given separately does not change the URL.
     let [user, password] = ["me", "SECRET"].map(str::to_owned);
     client.credentials = Credentials::Basic { user, password };
     assert!(client.gets(&server.url("/big"), &bytes).resumed_at > 1 << 20);
 }
 
 #[test]
-fn a_file_whose_length_no_answer_tells_starts_over_as_a_whole() {
+fn a_file_of_unknown_length_starts_over_as_a_whole() {
     let bytes = noise(3 << 20);
     let body = bytes.clone();
     let server = Server::start(move |request, stream| {
@@ -451,7 +451,7 @@ fn partial_files_of_other_users_are_not_trusted() {
     let mut client = Client::new();
     client.if_exists = IfExists::Update;
     client.gets(&server.url("/"), &bytes);
-    // Where every user may create files, and none may replace those of others.
+    // Every user may create files there, but not replace those of others.
     fs::set_permissions(client.folder.path(), Permissions::from_mode(0o1777)).unwrap();
     chown(client.path(), Some(1234), None).unwrap();
     fs::set_permissions(client.path(), Permissions::from_mode(0o666)).unwrap();
@@ -519,7 +519,7 @@ fn a_complete_file_whose_name_is_taken_meanwhile_is_kept() {
     assert_eq!(failed.kept.unwrap().bytes, LEN as u64);
     assert_eq!(client.names(), ["file", "file.part", "file.part.journal"]);
     assert_eq!(fs::read(client.path()).unwrap(), b"precious");
-    // And where a folder has the name.
+    // The same if a folder has the name.
     fs::remove_file(client.path()).unwrap();
     fs::create_dir(client.path()).unwrap();
     client.get(&server.url("/")).unwrap_err();

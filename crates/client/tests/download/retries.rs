@@ -1,4 +1,4 @@
-//! Connections that fail, and servers that are not well.
+//! Connections that fail, and servers that do not work.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::rig::{Client, Server, TAG, give, hang_up, head, noise, say};
 const LEN: usize = 12 << 20;
 
 #[test]
-fn a_connection_that_breaks_is_made_again_where_it_was() {
+fn a_download_resumes_after_a_broken_connection() {
     for is_reset in [false, true] {
         for connections in [1, 3] {
             let bytes = noise(LEN);
@@ -27,7 +27,7 @@ fn a_connection_that_breaks_is_made_again_where_it_was() {
                 let some = range.start..range.end.min(range.start + (2 << 20));
                 stream.write_all(&body[some])?;
                 if is_reset {
-                    // Closing sends a reset instead of an end, and drops what is under way.
+                    // Closing then sends a reset instead of an end, and drops buffered bytes.
                     set_socket_linger(&*stream, Some(Duration::ZERO)).unwrap();
                 }
                 hang_up()
@@ -62,7 +62,7 @@ fn without_ranges_a_download_restarts_a_limited_number_of_times() {
 }
 
 #[test]
-fn retry_after_is_waited_for() {
+fn retry_after_is_respected_up_to_a_limit() {
     let bytes = noise(1000);
     let body = Arc::clone(&bytes);
     let server = Server::start(move |request, stream| match request.number {
@@ -74,7 +74,7 @@ fn retry_after_is_waited_for() {
     client.gets(&server.url("/"), &bytes);
     assert!(started.elapsed() >= Duration::from_secs(2));
     assert_eq!(client.events("Retrying"), 1);
-    // An hour is too long to wait for a download.
+    // A wait of an hour is too long for a download.
     let server = Server::start(|_, stream| {
         say(stream, "HTTP/1.1 429 Slow\nRetry-After: 3600\nContent-Length: 0\n\n")
     });
@@ -95,8 +95,8 @@ fn permanent_errors_are_not_retried() {
     std::thread::scope(|scope| {
         for status in [408, 429, 500, 502, 503, 504] {
             scope.spawn(move || {
-                // The body of such an answer has no end but that of the connection, which stays
-                // open until the timeout.
+                // The body of such a response ends with the connection, which stays open until the
+                // timeout.
                 let head = format!("HTTP/1.1 {status} x\n\n");
                 let server = Server::start(move |_, stream| say(stream, &head));
                 let mut client = Client::new();
@@ -110,7 +110,7 @@ fn permanent_errors_are_not_retried() {
 }
 
 #[test]
-fn a_server_that_says_nothing_is_left_after_the_timeout() {
+fn a_silent_server_is_given_up_after_the_timeout() {
     for says in ["", "HTTP/1.1 200 OK\nContent-Le", "HTTP/1.1 200 OK\nContent-Length: 9\n\nabc"] {
         let server = Server::start(move |_, stream| {
             say(stream, says)?;
@@ -125,7 +125,7 @@ fn a_server_that_says_nothing_is_left_after_the_timeout() {
     }
 }
 
-/// Sends a byte now and then, for as long as the client stays.
+/// Sends `portion` now and then, for as long as the client stays.
 fn drip(stream: &mut std::net::TcpStream, portion: &[u8]) -> std::io::Result<()> {
     loop {
         stream.write_all(portion)?;
@@ -157,7 +157,7 @@ fn a_byte_of_each_attempt_is_no_progress() {
     let server = Server::start(move |request, stream| {
         let (head, range) = head(request, &body, TAG);
         say(stream, &head)?;
-        // Two from the start are enough for the part to be kept.
+        // The first 2 MiB are enough for the partial file to be kept.
         let bytes = if request.number == 0 { 2 << 20 } else { 1 };
         stream.write_all(&body[range.start..range.start + bytes])?;
         hang_up()
@@ -196,7 +196,7 @@ fn a_thread_that_panics_ends_the_download() {
     let (sender, receiver) = std::sync::mpsc::channel();
     let url = server.url("/");
     let download = std::thread::spawn(move || {
-        // Dropped by the panic, too.
+        // Dropped even on a panic.
         let _sender = sender;
         let client = Client::with(3);
         let folder = std::fs::File::open(client.folder.path()).unwrap().into();

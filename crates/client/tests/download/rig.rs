@@ -1,4 +1,4 @@
-//! A server that follows a script, misbehaviour too, and a folder for what is fetched.
+//! A server that follows a script, including misbehaviour, and a folder for the downloads.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -22,7 +22,7 @@ use underpass_testkit::http::{self, Request, file_head};
 
 pub use underpass_testkit::http::{close as hang_up, write_head as say};
 
-/// A server. It answers each request by the closure; a failure ends the connection.
+/// A server that answers each request by a closure; an error closes the connection.
 pub struct Server {
     pub address: SocketAddr,
     server: http::Server,
@@ -46,7 +46,7 @@ impl Server {
         Url::parse(&self.server.url(path)).unwrap()
     }
 
-    /// The requests so far.
+    /// Returns the requests so far.
     pub fn requests(&self) -> Vec<Request> {
         self.server.requests()
     }
@@ -55,13 +55,13 @@ impl Server {
 /// The entity tag of files that do not change.
 pub const TAG: &str = "\"v1\"";
 
-/// The head of the right answer for a file of these bytes, and which of them follow.
+/// Returns the right head for a file of these bytes, and which of them follow.
 pub fn head(request: &Request, bytes: &[u8], tag: &str) -> (String, Range<usize>) {
     let (head, range) = file_head(request, bytes, tag, "");
     (head + "\n\n", range)
 }
 
-/// The right answer for a file of these bytes.
+/// Sends the right response for a file of these bytes.
 pub fn give(
     request: &Request,
     stream: &mut TcpStream,
@@ -73,12 +73,12 @@ pub fn give(
     if request.method == "HEAD" { Ok(()) } else { stream.write_all(&bytes[range]) }
 }
 
-/// `len` bytes that no two offsets share a pattern of.
+/// Returns `len` bytes in which no two offsets have the same pattern.
 pub fn noise(len: usize) -> Arc<Vec<u8>> {
     Arc::new(underpass_testkit::noise(len))
 }
 
-/// A client that downloads.
+/// A client for downloads, with its folder.
 pub struct Client {
     pub folder: TempDir,
     pub options: DownloadOptions,
@@ -114,7 +114,7 @@ impl Client {
         }
     }
 
-    /// A client with this number of connections.
+    /// Creates a client with this number of connections.
     pub fn with(connections: u32) -> Self {
         let mut client = Self::new();
         client.options.connections = Some(connections);
@@ -136,7 +136,7 @@ impl Client {
         }
     }
 
-    /// Fetches to a file of the name `file`.
+    /// Downloads to a file named `file`.
     pub fn get(&self, url: &Url) -> Result<DownloadOutcome, DownloadFailed> {
         self.get_until(url, None)
     }
@@ -155,7 +155,7 @@ impl Client {
         downloader.fetch(url, &target, &self.gauge, &report)
     }
 
-    /// Fetches these bytes, and leaves nothing else.
+    /// Downloads these bytes, and checks that nothing else is left.
     #[track_caller]
     pub fn gets(&self, url: &Url, bytes: &[u8]) -> DownloadOutcome {
         let done = self.get(url).unwrap();
@@ -166,7 +166,7 @@ impl Client {
         done
     }
 
-    /// Fails and leaves nothing.
+    /// Checks that the download fails and leaves nothing.
     #[track_caller]
     pub fn fails(&self, url: &Url, words: &str) -> DownloadFailed {
         let failed = self.get(url).unwrap_err();
@@ -185,7 +185,7 @@ impl Client {
         underpass_testkit::names(self.folder.path())
     }
 
-    /// The number of events of this kind.
+    /// Returns the number of events of this kind.
     pub fn events(&self, what: &str) -> usize {
         self.events.lock().unwrap().iter().filter(|event| event.starts_with(what)).count()
     }

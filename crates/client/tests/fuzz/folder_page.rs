@@ -1,4 +1,4 @@
-//! Reads whatever comes as a listing: what it links to lies beneath the folder, each thing once.
+//! Parses the input as a listing: all entries lie beneath the folder, and each appears once.
 
 use std::collections::HashSet;
 
@@ -6,7 +6,7 @@ use underpass_client::Url;
 use underpass_client::tree::listing::read;
 use underpass_client::tree::relative;
 
-/// Where the search begins.
+/// The initial inputs.
 pub(crate) const SEEDS: &[&[u8]] = &[
     b"h<a href=\"sub/\">sub/</a><a href='../'>up</a><a href=a%2Fb?C=N;O=D>",
     b"h<base href=\"/f%20/x/\"><script>'<a href=y>'</script><A HREF=\"&#46;&#46;/z\">",
@@ -15,7 +15,7 @@ pub(crate) const SEEDS: &[&[u8]] = &[
     b"j[{\"url\":\"./%FF\",\"mod_time\":\"2001-09-09T01:46:40.5Z\",\"mode\":\"0644\",\"is_dir\":true}]",
 ];
 
-/// The entries of what the input tells.
+/// Checks the entries of the listing in the input.
 pub(crate) fn check(data: &[u8]) {
     let Ok(base) = Url::parse("http://h:81/f%20/") else { return };
     let (media_type, body) = match data.split_first() {

@@ -1,4 +1,4 @@
-//! A response is taken for a part of a file, or for the whole, only if it is the requested part of
+//! A response is only accepted as a part of a file, or as the whole, if it is the requested part of
 //! the requested version.
 
 use underpass_client::Response;
@@ -8,7 +8,7 @@ use underpass_client::download::interpret::{
 
 use crate::input::Input;
 
-/// Where the search begins.
+/// The initial inputs.
 pub(crate) const SEEDS: &[&[u8]] = &[
     b"\x07\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0\x0aHTTP/1.1 206 x\r\nETag: \"v\"\r\n\
       Content-Range: bytes 5-9/10\r\nContent-Length: 5\r\n\r\n",
@@ -20,7 +20,7 @@ pub(crate) const SEEDS: &[&[u8]] = &[
       Last-Modified: d\r\nContent-Range: bytes 18446744073709551615-18446744073709551615/*\r\n\r\n",
 ];
 
-/// The request, as flags and numbers, and the head of the response.
+/// The input is the request, as flags and numbers, and the head of the response.
 pub(crate) fn check(data: &[u8]) {
     let mut input = Input(data);
     let flags = input.byte();
@@ -68,7 +68,7 @@ fn check_version(request: &FileRequest, response: &Response, total: Option<u64>)
     };
     match response.fields.get(name) {
         Some(found) => assert_eq!(found, own.as_bytes()),
-        // Only a part may leave out the date.
+        // Only a part may omit the date.
         None => assert_eq!((name, response.status), ("last-modified", 206)),
     }
 }

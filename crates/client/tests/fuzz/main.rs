@@ -1,7 +1,7 @@
-//! What holds for every listing, archive and answer, tried with inputs at random. libFuzzer drives
+//! Properties of every listing, archive and response, checked with random inputs. libFuzzer drives
 //! the same functions from `fuzz/`.
 //!
-//! `FUZZ_SECONDS=60 cargo test --test fuzz` looks longer. A failure prints its input.
+//! `FUZZ_SECONDS=60 cargo test --test fuzz` runs longer. A failure prints its input.
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, missing_docs)]
 
@@ -21,7 +21,7 @@ fn no_archive_leads_out_of_its_folder() {
 }
 
 #[test]
-fn two_versions_are_never_put_together() {
+fn two_versions_are_never_combined() {
     search("interpret", interpret::SEEDS, interpret::check);
 }
 

@@ -1,11 +1,11 @@
-//! Reads whatever comes as an archive: it has to come to an end, within its bytes, and no path may
-//! lead out of the folder.
+//! Parses the input as an archive: parsing must end within its bytes, and no path may lead out of
+//! the folder.
 
 use underpass_client::tree::tar::{Decoder, MemberKind, TarEvent};
 use underpass_client::tree::{check_target, relative};
 
-/// Where the search begins. A block whose number of the sum is wrong is refused at once, so what
-/// the search makes of headers gets its sum before it is read.
+/// The initial inputs. A block with a wrong checksum is rejected immediately, so headers get the
+/// right one before they are parsed.
 pub(crate) const SEEDS: &[&[u8]] = &[
     b"",
     b"a/name\0\0\0\0",
@@ -13,7 +13,7 @@ pub(crate) const SEEDS: &[&[u8]] = &[
     b"x\x00\x00\x01\x0011 path=a/b\n20 mtime=-1.00000001\n",
 ];
 
-/// Members of what the input tells.
+/// Checks the members of the archive in the input.
 pub(crate) fn check(data: &[u8]) {
     let mut archive = data.to_vec();
     archive.resize(data.len().next_multiple_of(512), 0);
@@ -23,7 +23,7 @@ pub(crate) fn check(data: &[u8]) {
         let needed = decoder.needed();
         assert!(needed > 0 && needed % 512 == 0 && needed <= (1 << 20) + 512);
         let Some(bytes) = archive.get_mut(at..at + needed) else { return };
-        // Half of all blocks get a good sum.
+        // Half of all blocks get a valid checksum.
         if !decoder.is_extended() && bytes[0] % 2 == 0 && bytes.iter().any(|byte| *byte != 0) {
             seal(bytes);
         }
@@ -54,7 +54,7 @@ fn is_other(kind: &MemberKind) -> bool {
     matches!(kind, MemberKind::Other(_))
 }
 
-/// Puts the right sum into a header.
+/// Writes the right checksum into a header.
 fn seal(block: &mut [u8]) {
     block[148..156].fill(b' ');
     let sum: u32 = block.iter().map(|byte| u32::from(*byte)).sum();
@@ -69,7 +69,7 @@ fn check_path(path: &[u8]) {
     assert_eq!(relative(&path), Ok(path.clone()));
 }
 
-/// A link that is allowed never leads above the folder, wherever its names lead to within it.
+/// An allowed link never leads above the folder, wherever names lead within it.
 fn check_link(path: &[u8], target: &[u8]) {
     let Ok(path) = relative(path) else { return };
     if check_target(&path, target).is_err() {

@@ -1,4 +1,4 @@
-//! TLS in front of a server without: what a script says in plain words goes out in rustls' records.
+//! A TLS front of a plaintext server: it sends the server's bytes in rustls' records.
 
 #![allow(dead_code)] // each test program uses its part
 
@@ -14,25 +14,25 @@ use underpass_client::TlsSetup;
 use underpass_testkit::tls::Certificate;
 use underpass_transport::tls::Trust;
 
-/// Such a front. Ends with the test.
+/// A TLS front, which ends with the test.
 pub(crate) struct Front {
     pub(crate) address: SocketAddr,
     certificate: Certificate,
     seen: Arc<Seen>,
 }
 
-/// What a front has seen and is to do.
+/// The observations and instructions of a front.
 #[derive(Default)]
 struct Seen {
     connections: AtomicUsize,
     resumed: AtomicUsize,
-    /// Whether ends are kept secret.
+    /// Whether connections end without `close_notify`.
     cuts: AtomicBool,
     is_over: AtomicBool,
 }
 
 impl Front {
-    /// In front of this address, by the names `localhost` and `127.0.0.1`.
+    /// Starts a front of this address, with a certificate for `localhost` and `127.0.0.1`.
     pub(crate) fn of(behind: SocketAddr) -> Self {
         let certificate = Certificate::new();
         let config = Arc::new(certificate.server(rustls::ALL_VERSIONS));
@@ -57,22 +57,22 @@ impl Front {
         Self { address, certificate, seen }
     }
 
-    /// From now on connections end without a word.
+    /// Makes connections end without `close_notify` from now on.
     pub(crate) fn cut_ends(&self) {
         self.seen.cuts.store(true, Ordering::Relaxed);
     }
 
-    /// How many connections there were.
+    /// Returns the number of connections so far.
     pub(crate) fn connections(&self) -> usize {
         self.seen.connections.load(Ordering::Relaxed)
     }
 
-    /// How many of them went on with an earlier session.
+    /// Returns how many of them resumed an earlier session.
     pub(crate) fn resumed(&self) -> usize {
         self.seen.resumed.load(Ordering::Relaxed)
     }
 
-    /// The authorities that a client trusts for it.
+    /// Returns the certificate authorities with which a client trusts it.
     pub(crate) fn trusted(&self) -> TlsSetup {
         TlsSetup::new(Trust { authorities: Some(self.certificate()), ..Trust::default() })
     }
@@ -85,7 +85,7 @@ impl Front {
 impl Drop for Front {
     fn drop(&mut self) {
         self.seen.is_over.store(true, Ordering::Relaxed);
-        // Only to wake it up.
+        // Wakes up the thread that accepts.
         let _ = TcpStream::connect(self.address);
     }
 }
@@ -96,12 +96,12 @@ struct Relay {
     plain: TcpStream,
     tls: ServerConnection,
     seen: Arc<Seen>,
-    /// What the client said and the server has not taken.
+    /// Bytes from the client that the server has not accepted yet.
     up: Vec<u8>,
 }
 
 impl Relay {
-    /// Until either end is gone.
+    /// Runs until either end is gone.
     fn run(mut self) {
         self.client.set_nonblocking(true).unwrap();
         self.plain.set_nonblocking(true).unwrap();
@@ -137,7 +137,7 @@ impl Relay {
         }
     }
 
-    /// Reads what the client says; false at its end, nothing if it broke off.
+    /// Reads from the client; returns `false` at its end, `None` if it broke off.
     fn hear(&mut self) -> Option<bool> {
         match self.tls.read_tls(&mut self.client) {
             Ok(0) => return Some(false),
@@ -155,7 +155,7 @@ impl Relay {
         Some(!state.peer_has_closed())
     }
 
-    /// Gives the server what the client said.
+    /// Sends the client's bytes to the server.
     fn pass_on(&mut self, has_ended: bool) {
         while !self.up.is_empty() {
             match self.plain.write(&self.up) {
@@ -169,7 +169,7 @@ impl Relay {
         }
     }
 
-    /// Gives the client what is to be said; false if it is gone.
+    /// Sends pending bytes to the client; returns `false` if it is gone.
     fn report(&mut self) -> bool {
         while self.tls.wants_write() {
             match self.tls.write_tls(&mut self.client) {
@@ -181,7 +181,7 @@ impl Relay {
         true
     }
 
-    /// The server has ended the connection.
+    /// Handles the end of the server's connection.
     fn finish(mut self) {
         if !self.seen.cuts.load(Ordering::Relaxed) {
             self.tls.send_close_notify();
@@ -190,12 +190,12 @@ impl Relay {
             poll(&mut [PollFd::new(&self.client, PollFlags::OUT)], None).unwrap();
         }
         let _ = self.client.shutdown(Shutdown::Write);
-        // What the client still says would otherwise reset the connection.
+        // Otherwise unread input from the client would reset the connection.
         self.client.set_nonblocking(false).unwrap();
         let _ = std::io::copy(&mut self.client, &mut std::io::sink());
     }
 
-    /// One end has broken off, so the other one does.
+    /// Resets both connections after one end broke off.
     fn reset(self) {
         for socket in [&self.client, &self.plain] {
             let _ = underpass_engine::socket::arm_reset(socket);
@@ -213,5 +213,5 @@ impl Relay {
     }
 }
 
-/// Bytes that wait for the server at the most.
+/// The maximum number of bytes that wait for the server.
 const MOST: usize = 256 << 10;

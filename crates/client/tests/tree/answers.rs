@@ -1,4 +1,4 @@
-//! Answers of servers that are not the whole file or listing that was requested, and other versions.
+//! Responses that are not the whole file or listing that was requested, and other versions.
 
 use std::fs;
 use std::io::Write;
@@ -14,7 +14,7 @@ use underpass_testkit::http::serve_until_exit;
 
 use crate::hostile::{Outcome, agent, attempt, attempt_again, file, response, serve, serve_by};
 
-/// An answer with this status line and a length of its own.
+/// Returns a response with this status line and its length.
 fn answered(status: &str, media_type: &str, body: &str) -> Vec<u8> {
     let len = body.len();
     format!(
@@ -23,7 +23,7 @@ fn answered(status: &str, media_type: &str, body: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Successes that are not the whole of what was requested.
+/// Successes that do not have the whole requested content.
 const OTHER_SUCCESSES: [&str; 6] = [
     "201 Created",
     "202 Accepted",
@@ -33,7 +33,7 @@ const OTHER_SUCCESSES: [&str; 6] = [
     "226 IM Used",
 ];
 
-/// A place with an older `x/a` and a file that the server does not list.
+/// A folder with an older `x/a` and a file that the server does not list.
 fn older() -> TempDir {
     let place = tempfile::tempdir().unwrap();
     fs::create_dir(place.path().join("x")).unwrap();
@@ -97,12 +97,12 @@ fn only_200_is_an_archive() {
 
 #[test]
 fn a_file_has_the_time_of_the_version_that_came() {
-    // From 16 MiB on it comes in another way.
+    // From 16 MiB on, another function receives it.
     for len in [50, 16 << 20] {
         for (date, second) in [
             // A cache has an older version.
             ("Sun, 09 Sep 2001 01:46:41 GMT", 1_000_000_000),
-            // The time of the listing is after that of the server.
+            // The listed time is later than the server's clock.
             ("Sun, 09 Sep 2001 01:46:40 GMT", 1_735_689_600),
         ] {
             let url = serve(move |target| match target {
@@ -132,14 +132,14 @@ fn a_large_file_that_cannot_be_created_is_left_out_as_a_small_one_is() {
     let url = serve(|target| match target {
         "/x/" => response("application/json", br#"[{"name":"a"},{"name":"z"}]"#),
         "/x/z" => response("text/plain", b"small"),
-        // One that can be resumed has a name from the start.
+        // A file that can be resumed has a partial file from the start.
         _ => {
             let fields = "text/plain\r\nAccept-Ranges: bytes";
             response(fields, &vec![7; 16 << 20])
         }
     });
     let place = tempfile::tempdir().unwrap();
-    // The name that it would have until it is complete.
+    // The name of its partial file is taken.
     fs::create_dir_all(place.path().join("x/a.part")).unwrap();
     fs::write(place.path().join("x/a"), "precious").unwrap();
     let options = TreeOptions {
@@ -154,7 +154,7 @@ fn a_large_file_that_cannot_be_created_is_left_out_as_a_small_one_is() {
     assert_eq!(outcome.unwrap().left_out, 1);
     assert_eq!(left_out, ["a: a folder has the name of its partial file: remove it"]);
     assert_eq!(fs::read(place.path().join("x/z")).unwrap(), b"small");
-    // What is in the way of the new one is no reason to remove the old one.
+    // An obstacle to the new file is no reason to remove the old one.
     assert_eq!(fs::read(place.path().join("x/a")).unwrap(), b"precious");
 }
 
@@ -166,7 +166,7 @@ fn files_of_connections_that_a_server_refuses_are_fetched_over_another() {
             "application/json",
             br#"[{"name":"a"},{"name":"b"},{"name":"c"},{"name":"d"}]"#,
         ),
-        // The first one is served until all others were refused.
+        // The first request is only answered once all others were refused.
         _ if !is_taken.swap(true, Ordering::Relaxed) => {
             while refused.load(Ordering::Relaxed) < 3 {
                 thread::yield_now();
@@ -198,7 +198,7 @@ fn a_folder_that_answers_with_a_page_is_left_out() {
     assert!(left_out.len() == 1 && left_out[0].starts_with('s'), "{left_out:?}");
 }
 
-/// Fetches twice into one place, and expects that the second time all is here.
+/// Fetches twice into one folder, and expects that the second run finds everything.
 fn fetch_twice(url: &Url) {
     let options = TreeOptions { replaces: true, archive: false, ..TreeOptions::default() };
     let place = tempfile::tempdir().unwrap();
@@ -247,7 +247,7 @@ fn a_file_of_another_length_than_listed_is_left_out_unless_it_has_changed() {
     for (listed, now, is_changed) in [
         ("2001-09-09T01:46:40Z", "01:47:00", false),
         ("2001-09-08T01:46:40Z", "01:47:00", true),
-        // A log that is written to all the time has each time's second.
+        // A log that is constantly written to has each response's second.
         ("2001-09-09T01:46:40Z", "01:46:40", true),
         ("2001-09-09T01:46:39Z", "01:46:40", true),
         ("2001-09-09T01:46:40Z", "01:46:41", true),
@@ -316,7 +316,7 @@ fn a_fault_of_one_file_does_not_end_the_others() {
         format!("{redirect}/x/b\r\n\r\n"),
         format!("{redirect}ftp://h/b\r\n\r\n"),
         format!("{redirect}http://127.0.0.1:1/b\r\n\r\n"),
-        // It breaks off, as no more follows on a connection of HTTP/1.0.
+        // It breaks off, as HTTP/1.0 connections end after the response.
         "HTTP/1.0 200 OK\r\nContent-Length: 500\r\n\r\nbytes".to_owned(),
     ] {
         let answer = b.clone();
@@ -341,7 +341,7 @@ fn a_large_file_is_requested_once() {
     let url = serve(move |target| match target {
         "/x/" => response("text/html", b"<a href=a>a</a>"),
         _ if count.fetch_add(1, Ordering::Relaxed) == 0 => response("text/plain", &[7; 17 << 20]),
-        // Its address is good for one request.
+        // The redirect target accepts one request.
         _ => answered("429 Too Many", "text/plain", ""),
     });
     let options = TreeOptions { retries: 0, archive: false, ..TreeOptions::default() };
@@ -406,7 +406,7 @@ fn a_file_in_chunks_of_another_length_than_listed_is_left_out() {
             }
         });
         let Outcome { place, outcome, left_out } = attempt_again(older(), &mirroring(), &url);
-        // One of another time is another version.
+        // A file with another time is another version.
         let is_other = !date.is_empty();
         assert_eq!(outcome.unwrap().left_out, u64::from(!is_other), "{left_out:?}");
         let found = fs::read(place.path().join("x/a")).unwrap();

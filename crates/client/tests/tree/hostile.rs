@@ -1,4 +1,4 @@
-//! Archives and listings of servers that mean ill: nothing of them gets out of the folder.
+//! Archives and listings of malicious servers: nothing of them leaves the folder.
 
 use std::fs;
 use std::io::Write;
@@ -14,12 +14,12 @@ use underpass_testkit::names;
 
 use crate::tar_reader::{blocks, header, pax};
 
-/// A server that gives the same answers again and again, by the requested path.
+/// Starts a server whose responses depend on the requested path.
 pub(crate) fn serve(answer: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static) -> Url {
     serve_by(move |_, target| answer(target))
 }
 
-/// A server whose answers differ by the method, too.
+/// Starts a server whose responses depend on the method, too.
 pub(crate) fn serve_by(answer: impl Fn(&str, &str) -> Vec<u8> + Send + Sync + 'static) -> Url {
     let url = serve_until_exit(move |request, stream| {
         let mut bytes = answer(&request.method, &request.path);
@@ -27,13 +27,13 @@ pub(crate) fn serve_by(answer: impl Fn(&str, &str) -> Vec<u8> + Send + Sync + 's
             bytes.truncate(head_len(&bytes));
         }
         stream.write_all(&bytes)?;
-        // What has no length ends with the connection.
+        // A body without a length ends with the connection.
         if bytes.starts_with(b"HTTP/1.0") { close() } else { Ok(()) }
     });
     Url::parse(&format!("{url}x/")).unwrap()
 }
 
-/// The length of the head of a response.
+/// Returns the length of the head of a response.
 fn head_len(response: &[u8]) -> usize {
     response.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4
 }
@@ -49,7 +49,7 @@ pub(crate) fn response(media_type: &str, body: &[u8]) -> Vec<u8> {
 
 /// The outcome of a download, and the entries that were left out.
 pub(crate) struct Outcome {
-    /// The folder in which all is, one below the place that must stay as it is.
+    /// The folder that contains everything, one level below the one that must not change.
     pub(crate) place: TempDir,
     pub(crate) outcome: Result<TreeOutcome, TreeFailed>,
     pub(crate) left_out: Vec<String>,
@@ -69,7 +69,7 @@ pub(crate) fn agent() -> HttpClient<'static> {
     }
 }
 
-/// Fetches into a place where something may be already.
+/// Fetches into a folder that may have contents already.
 pub(crate) fn attempt_again(place: TempDir, options: &TreeOptions, url: &Url) -> Outcome {
     fs::write(place.path().join("outside"), "untouched").unwrap();
     let left_out = Mutex::new(Vec::new());
@@ -86,7 +86,7 @@ pub(crate) fn attempt_again(place: TempDir, options: &TreeOptions, url: &Url) ->
     Outcome { place, outcome, left_out }
 }
 
-/// How many names an unfinished folder has: itself and its journal.
+/// Returns how many names an unfinished folder has: its own and its journal's.
 fn unfinished(place: &TempDir) -> usize {
     if place.path().join("x.part").exists() { 2 } else { 0 }
 }
@@ -122,7 +122,7 @@ fn members_that_lead_out_are_left_out_and_the_rest_arrives() {
         link(b"hard2", b"/etc/passwd", EntryType::Link),
         header(b"pipe", EntryType::Fifo, 0).as_bytes().to_vec(),
         file(b".underpass-get.journal", b"bad"),
-        // Through a link that is good itself, and to a hard link of a link.
+        // Through a link that is allowed itself, and to a hard link of a link.
         link(b"good", b"folder", EntryType::Symlink),
         file(b"good/file", b"bad"),
         link(b"hard3", b"good", EntryType::Link),
@@ -197,7 +197,7 @@ fn a_large_member_that_is_cut_is_no_file() {
 }
 
 #[test]
-fn a_listing_that_leads_in_circles_or_out_comes_to_its_end() {
+fn a_listing_with_loops_or_links_out_of_the_folder_ends() {
     let url = serve(|target| {
         let page = match target.split('?').next().unwrap() {
             "/x/" => {
@@ -226,7 +226,7 @@ fn a_listing_that_leads_in_circles_or_out_comes_to_its_end() {
     assert_eq!(age, Duration::from_secs(1_000_000_000));
 }
 
-/// Such as `latest/`, which leads to the newest of the versions beside it.
+/// Such as `latest/`, which redirects to the newest of the versions next to it.
 #[test]
 fn two_folders_with_one_address_have_the_same_contents() {
     let redirect =
@@ -270,14 +270,14 @@ fn a_redirect_to_a_parent_folder_is_reported_and_not_followed_in_circles() {
     assert_eq!(names(&place.path().join("x/sub")), ["b"]);
 }
 
-/// As a server shows a link to the folder that it is in, until it counts too many links.
+/// A server shows a link to a parent folder in this way, until it counts too many links.
 #[test]
 fn a_folder_that_appears_in_itself_again_and_again_is_left_out() {
     let sized =
         "[{\"name\":\"a\",\"type\":\"file\",\"size\":5},{\"name\":\"sub\",\"type\":\"directory\"}]";
     for (media_type, page, files, folders) in [
         ("application/json", sized, 3, 2),
-        // Names alone may be the same in different folders.
+        // Names alone may be equal in different folders.
         ("text/html", "<a href=\"a\">a</a><a href=\"sub/\">s</a>", 5, 4),
         // Folders of digits may have the same names at each level.
         ("text/html", "<a href=\"sub/\">s</a>", 1, 12),
@@ -351,7 +351,7 @@ fn a_compressed_listing_is_reported() {
 }
 
 #[test]
-fn a_listing_of_more_links_than_anybody_has_is_refused() {
+fn a_listing_with_too_many_links_is_refused() {
     let link = b"<a href=x>";
     let page = link.repeat(1_000_002);
     let url = serve(move |_| response("text/html", &page));

@@ -1,4 +1,4 @@
-//! Listings in the style of each server, and pages that are none.
+//! Listings in the style of each server, and pages that are not listings.
 
 use rustix::fs::Timespec;
 use underpass_client::Url;
@@ -17,7 +17,7 @@ fn listing(media_type: &str, body: impl AsRef<[u8]>) -> Listing {
     read(&base(), media_type, body.as_ref()).unwrap()
 }
 
-/// Paths, with a slash behind those of folders.
+/// Returns the paths in a listing; those of folders end in a slash.
 #[track_caller]
 fn paths(media_type: &str, body: impl AsRef<[u8]>) -> Vec<String> {
     let entries = listing(media_type, body).entries.into_iter();
@@ -80,7 +80,7 @@ fn a_page_that_a_script_fills_is_reported() {
 }
 
 #[test]
-fn listings_for_programs_tell_more() {
+fn machine_readable_listings_have_sizes_and_times() {
     let fact = |size, modified: Option<(i64, i64)>, mode| {
         let modified = modified.map(|(tv_sec, tv_nsec)| Timespec { tv_sec, tv_nsec });
         EntryFacts { size, modified, mode, tag: None }
@@ -194,7 +194,7 @@ fn other_documents_are_not_read_as_listings() {
 }
 
 #[test]
-fn a_page_without_anything_of_a_listing_is_another_page() {
+fn a_page_without_signs_of_a_listing_is_another_page() {
     for (page, is_other) in [
         ("<h1>Welcome</h1><a href=/>home</a>", true),
         ("<form action=login></form>", true),
@@ -217,7 +217,7 @@ fn a_page_is_whole_if_it_calls_itself_a_listing() {
         ("<title>My index of things</title><a href=x>x</a>", false),
         ("<title></title>Index of /<a href=x>x</a>", false),
         ("<script>'<title>Index of /'</script><a href=x>x</a>", false),
-        // The links of a server behind a proxy that does not know its own address.
+        // Links of a server behind a proxy that does not know its own address.
         ("<title>Index of /a</title><a href='https://h/a%20b/x'>x</a>", false),
         ("<title>Index of /a</title><a href=x>x</a><a href='https://elsewhere/'>by</a>", true),
         (
@@ -245,29 +245,29 @@ fn a_page_is_not_whole_if_a_link_may_stand_for_a_file_that_is_not_listed() {
         ("<a href='#top'>top</a><a href='mailto:root@h'>root</a><a href=x>x</a>", true),
         ("<a href='x?sort=size'>1 B</a><a href=x>x</a>", true),
         ("<a href='..%2fx'>refused</a>", true),
-        // A proxy that does not rewrite links, or an address of another name.
+        // A proxy that does not rewrite links, or another name of the server.
         ("<a href='http://backend/a%20b/x'>x</a>", false),
         ("<a href='http://backend/x'>x</a><a href='../'>up</a>", false),
         ("<base href='http://cdn/a%20b/'><a href=x>x</a>", false),
         ("<base href='/files/a%20b/'><a href=x>x</a>", false),
         ("<a href='/backend/a%20b/x'>x</a><a href=y>y</a>", false),
-        // By a query, a script, or a name that is not escaped.
+        // Files that are named by a query, a script, or a name that is not escaped.
         ("<a href='?file=x'>x</a><a href=y>y</a>", false),
         ("<a href='get.php?f=x'>x</a><a href='get.php'>y</a>", false),
         ("<a href='x?'>x?</a><a href=x>x</a>", false),
         ("<a href='z?sort=size'>1 B</a><a href=x>x</a>", false),
         ("<a href='javascript:show(1)'>x</a><a href=y>y</a>", false),
         ("<a href='x:y'>x:y</a><a href=y>y</a>", false),
-        // On another page.
+        // More files on another page.
         ("<a href=x>x</a><a href='?page=2'>Next</a>", false),
         ("<a href=x>x</a><a href='?start=100'>&gt;&gt;</a>", false),
-        // An error in the place of the links.
+        // An error message instead of the links.
         ("<b>Warning</b>: too many open files", false),
     ] {
         let page = format!("<html><title>Index of /a b/</title>{links}</html>");
         assert_eq!(listing(HTML, &page).is_whole, is_whole, "{links}");
     }
-    // Python has no link to the folder above.
+    // Python's listings have no link to the parent folder.
     assert!(listing(HTML, "<html><h1>Directory listing for /a b/</h1></html>").is_whole);
     let book = "<html><title>Index of the book</title><a href=x>x</a></html>";
     assert!(!listing(HTML, book).is_whole);
@@ -278,7 +278,7 @@ fn a_listing_without_its_end_is_cut_and_another_page_need_not_have_one() {
     for (page, is_cut) in [
         ("<html><title>Index of /a</title><a href=x>x</a>", true),
         ("<html><title>Index of /a</title><a href=x>x</a></HTML >", false),
-        // As of Apache with `IndexOptions SuppressHTMLPreamble`.
+        // As from Apache with `IndexOptions SuppressHTMLPreamble`.
         ("<h1>Index of /a</h1><a href=x>x</a>", false),
         ("<html><title>Welcome</title><a href=x>x</a>", false),
     ] {

@@ -1,4 +1,4 @@
-//! Folders of other servers: archives of all programs, listings, and hostile servers.
+//! Folders of other servers: archives of various programs, listings, and malicious servers.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 

@@ -1,4 +1,4 @@
-//! Threads that panic while a folder is fetched by its listings.
+//! Threads that panic while a folder is fetched from its listings.
 
 use std::fs;
 use std::sync::mpsc::channel;

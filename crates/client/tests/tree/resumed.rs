@@ -1,4 +1,4 @@
-//! Archives that broke off, and what has happened to them until they are resumed.
+//! Archives that broke off, and changes before they are resumed.
 
 use std::fs;
 use std::io::Write;
@@ -16,7 +16,7 @@ use crate::hostile::{Outcome, attempt_again, file};
 
 const LEN: usize = 12 << 20;
 
-/// A server of an archive, which breaks off in the middle until it is well.
+/// A server of an archive that breaks off in the middle until `is_well` is set.
 fn broken_off(members: &[Vec<u8>], is_well: &Arc<AtomicBool>) -> Url {
     let archive = archive(members);
     let is_well = Arc::clone(is_well);
@@ -28,7 +28,7 @@ fn broken_off(members: &[Vec<u8>], is_well: &Arc<AtomicBool>) -> Url {
     Url::parse(&format!("{url}x/")).unwrap()
 }
 
-/// Sends a range of an archive; before its end the connection breaks.
+/// Sends a range of an archive and breaks the connection before its end.
 fn answer(
     method: &str,
     stream: &mut TcpStream,
@@ -49,7 +49,7 @@ fn answer(
     if sent.end < len { close() } else { Ok(()) }
 }
 
-/// A server whose answers to GET differ by their number, from 0 on.
+/// A server whose responses to GET depend on their number, from 0 on.
 fn scripted(
     answers: impl Fn(usize, &Request, &mut TcpStream) -> std::io::Result<()> + Send + Sync + 'static,
 ) -> Url {
@@ -86,7 +86,7 @@ fn a_part_that_was_replaced_is_not_resumed() {
             fs::rename(&other, &part).unwrap();
         }
         if is_old {
-            // Older versions noted less.
+            // Older versions recorded less.
             let journal = place.path().join("x.part.journal");
             let text = fs::read_to_string(&journal).unwrap();
             let lines = text.lines().filter(|line| !line.starts_with("part "));
@@ -122,8 +122,8 @@ fn members_left_out_by_an_earlier_run_are_left_out_again() {
 }
 
 #[test]
-fn a_folder_that_exists_is_looked_at_again_and_its_large_file_is_resumed() {
-    // Enough to be discarded, or for another request.
+fn an_existing_folder_is_checked_again_and_its_large_file_is_resumed() {
+    // Few enough bytes to be discarded, or enough for another request.
     for len in [LEN, 40 << 20] {
         let contents = noise(len);
         let members = [file(b"a", b"new"), file(b"b", b"b"), file(b"large", &contents)];
@@ -151,7 +151,7 @@ fn a_folder_that_exists_is_looked_at_again_and_its_large_file_is_resumed() {
 
 #[test]
 fn an_archive_without_a_tag_is_not_resumed() {
-    // Of equal length; an empty If-Range is ignored.
+    // Both have the same length, and the empty If-Range is ignored.
     let versions = [b"old", b"new"].map(|name| archive(&[file(name, b"1"), file(b"z", b"2")]));
     let url = scripted(move |number, request, stream| {
         let (archive, begin) = (&versions[number.min(1)], request.range(9_999));
@@ -183,7 +183,7 @@ fn counts_are_of_the_version_that_arrived() {
 #[test]
 fn a_break_after_the_last_byte_of_a_member_is_no_damage() {
     let contents = noise(300_001);
-    // A large file, and one that is left out.
+    // A large file, and a member that is left out.
     for name in [&b"large"[..], b"/abs"] {
         let archive = archive(&[file(name, &contents), file(b"z", b"z")]);
         let url = scripted(move |number, request, stream| {
@@ -202,7 +202,7 @@ fn a_break_after_the_last_byte_of_a_member_is_no_damage() {
 
 #[test]
 fn a_resumed_archive_does_not_skip_the_same_bytes_repeatedly() {
-    // A server that takes no ranges, and a folder that changes all the time.
+    // A server without range support, and a folder that keeps changing.
     for changes in [false, true] {
         let contents = vec![7; 17 << 20];
         let archive = archive(&[file(b"a", b"1"), file(b"large", &contents), file(b"z", b"2")]);

@@ -12,7 +12,7 @@ use tar::{Builder, EntryType, Header};
 use underpass_client::tree::tar::{Decoder, MemberKind, TarError, TarEvent, TarMember};
 use underpass_server::archive::{ArchivePiece, WalkOptions, engine_version, open_member, walk};
 
-/// All members of an archive with their contents.
+/// Reads all members of an archive with their contents.
 pub(crate) fn read(archive: &[u8]) -> Result<Vec<(TarMember, Vec<u8>)>, TarError> {
     let mut decoder = Decoder::default();
     let mut members = Vec::new();
@@ -49,7 +49,7 @@ fn file(
     (TarMember { path, kind, mode, modified, size }, contents.to_vec())
 }
 
-/// A header of this kind whose sum is right.
+/// Returns a header of this kind with the right checksum.
 pub(crate) fn header(name: &[u8], kind: EntryType, size: u64) -> Header {
     let mut header = Header::new_ustar();
     header.as_old_mut().name[..name.len()].copy_from_slice(name);
@@ -63,14 +63,14 @@ pub(crate) fn header(name: &[u8], kind: EntryType, size: u64) -> Header {
     header
 }
 
-/// Blocks of these bytes.
+/// Returns these bytes padded to whole blocks.
 pub(crate) fn blocks(bytes: &[u8]) -> Vec<u8> {
     let mut out = bytes.to_vec();
     out.resize(out.len().next_multiple_of(512), 0);
     out
 }
 
-/// A PAX header with these records.
+/// Returns a PAX header with these records.
 pub(crate) fn pax(records: &[u8]) -> Vec<u8> {
     let header = header(b"PaxHeader", EntryType::XHeader, records.len() as u64);
     [header.as_bytes().to_vec(), blocks(records)].concat()
@@ -253,7 +253,7 @@ fn archives_of_other_programs_are_read() {
             members.iter().find(is)
         };
         let contents = |name| find(name).map(|(_, contents)| contents.as_slice());
-        // Whichever comes first has the contents.
+        // The contents are with whichever member comes first.
         let linked = [contents("plain").unwrap(), contents("zlink").unwrap()].concat();
         assert_eq!(linked, b"contents", "{program} {args:?}");
         let (symlink, _) = find("symlink").unwrap();
@@ -265,7 +265,7 @@ fn archives_of_other_programs_are_read() {
 }
 
 #[test]
-fn an_archive_of_ours_says_what_is_in_the_folder() {
+fn our_own_archive_lists_the_folder() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("inner")).unwrap();
     std::fs::File::create(folder.path().join("inner/file")).unwrap().write_all(b"bytes").unwrap();

@@ -1,4 +1,4 @@
-//! Bodies arrive byte for byte, however long, and underneath.
+//! Bodies arrive unchanged, whatever their length, and are moved inside the kernel.
 
 use std::fs::File;
 use std::io::Write;
@@ -59,7 +59,7 @@ fn a_stream_goes_in_chunks_by_splice() {
         assert!(conn.rest().0.is_empty());
     });
     let feeder = std::thread::spawn(move || {
-        // In pieces that come one at a time and pieces that fill the pipe.
+        // In pieces that come one at a time, and pieces that fill the pipe.
         writer.write_all(&bytes[..1]).unwrap();
         writer.write_all(&bytes[1..100_000]).unwrap();
         writer.write_all(&bytes[100_000..]).unwrap();

@@ -10,14 +10,14 @@ fn put_new(sample: &Sample, server: &Scripted) -> Outcome {
     sample.put_with(&server.url("/file"), |options| options.condition = Condition::Absent)
 }
 
-/// Expects a HEAD request and answers it.
+/// Expects a HEAD request and sends its response.
 fn answer_head(conn: &mut Conn, status: &str, fields: &[&str]) {
     let head = conn.head();
     assert!(head.starts_with("HEAD /file "), "{head}");
     conn.answer(status, fields);
 }
 
-/// Expects the PUT request with this field, and answers it.
+/// Expects the PUT request with this field, and sends its response.
 fn taken(conn: &mut Conn, name: &str, value: &str, status: &str) {
     let head = conn.head();
     assert!(head.starts_with("PUT /file "), "{head}");
@@ -27,7 +27,7 @@ fn taken(conn: &mut Conn, name: &str, value: &str, status: &str) {
 }
 
 #[test]
-fn existing_files_get_no_upload_request() {
+fn existing_targets_get_no_put_request() {
     for status in ["200 OK", "204 No Content"] {
         let server = Scripted::one(move |mut conn| {
             answer_head(&mut conn, status, &[]);
@@ -41,7 +41,7 @@ fn existing_files_get_no_upload_request() {
 }
 
 #[test]
-fn a_page_to_log_in_is_not_what_is_there() {
+fn a_login_page_is_not_the_target() {
     let server = Scripted::one(|mut conn| {
         answer_head(&mut conn, "302 Found", &["Location: /login?to=file"]);
         assert!(conn.head().starts_with("HEAD /login?to=file "));
@@ -52,7 +52,7 @@ fn a_page_to_log_in_is_not_what_is_there() {
     let failed = put_new(&Sample::of(LEN), &server).failed();
     assert!(matches!(failed.error, UploadError::Page { .. }), "{failed}");
     assert!(failed.to_string().contains("/login"), "{failed}");
-    // What is stored elsewhere is there, be it a page itself.
+    // A file that was stored elsewhere exists, even if it is a page itself.
     for (place, media_type) in [("/store/file", "text/html"), ("/store/1234", "image/png")] {
         let server = Scripted::one(move |mut conn| {
             answer_head(&mut conn, "307 Temporary Redirect", &[&format!("Location: {place}")]);
@@ -64,7 +64,7 @@ fn a_page_to_log_in_is_not_what_is_there() {
 }
 
 #[test]
-fn a_redirect_that_does_not_tell_what_is_there_sends_nothing() {
+fn after_an_unclear_redirect_nothing_is_sent() {
     for status in ["200 OK", "403 Forbidden", "404 Not Found", "405 Method Not Allowed", "410 Gone"]
     {
         for condition in [Condition::Absent, Condition::Version("\"old\"")] {
@@ -81,7 +81,7 @@ fn a_redirect_that_does_not_tell_what_is_there_sends_nothing() {
             assert!(matches!(failed.error, UploadError::Page { .. }), "{status}: {failed}");
         }
     }
-    // In circles, and to nowhere.
+    // A redirect loop, and a redirect without a target.
     for location in [&["Location: /file"][..], &[]] {
         let server = Scripted::one(move |mut conn| {
             loop {
@@ -99,7 +99,7 @@ fn a_redirect_that_does_not_tell_what_is_there_sends_nothing() {
 }
 
 #[test]
-fn a_page_under_every_name_is_not_what_is_there() {
+fn a_page_under_every_name_is_not_the_target() {
     for condition in [Condition::Absent, Condition::Version("*")] {
         let server = Scripted::one(|mut conn| {
             assert!(conn.head().starts_with("HEAD /file "));
@@ -146,7 +146,7 @@ fn a_page_that_answers_everything_has_not_stored_the_file() {
 
 #[test]
 fn missing_files_are_sent_with_if_none_match() {
-    // A client that may write need not be allowed to read.
+    // A client with write access may lack read access.
     for (head, status, may_have_replaced) in [
         ("404 Not Found", "201 Created", false),
         ("410 Gone", "201 Created", false),
@@ -178,7 +178,7 @@ fn a_412_counts_even_if_head_was_refused() {
 }
 
 #[test]
-fn a_server_that_wants_a_password_gets_no_file_first() {
+fn a_server_that_requires_a_password_gets_no_body_without_one() {
     let server = Scripted::one(|mut conn| {
         answer_head(&mut conn, "401 Unauthorized", &[]);
         assert!(conn.rest().0.is_empty());
@@ -201,7 +201,7 @@ fn a_busy_server_is_tried_again() {
 }
 
 #[test]
-fn the_rest_of_a_broken_attempt_is_not_taken_for_the_file() {
+fn a_part_of_an_interrupted_attempt_is_not_treated_as_the_file() {
     let server = Scripted::new(vec![
         script(|mut conn| {
             answer_head(&mut conn, "404 Not Found", &[]);

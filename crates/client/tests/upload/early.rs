@@ -1,4 +1,4 @@
-//! Answers that come before the body is whole.
+//! Responses that arrive before the body is complete.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -17,7 +17,7 @@ fn a_refusal_during_an_upload_is_read() {
     let server = Scripted::one(|mut conn| {
         conn.head_and_body(1 << 20);
         conn.refuse("413 Content Too Large", "no more than a megabyte\n");
-        // A client that goes on sending would fill the buffers and wait here forever.
+        // If the client went on sending, it would fill the buffers and this would wait forever.
         let (rest, _) = conn.rest();
         assert!(rest.len() < LEN - (1 << 20), "everything was sent in vain");
     });
@@ -33,7 +33,7 @@ fn interim_answers_without_end_are_a_failure() {
         let sample = Sample::of(len);
         let server = Scripted::one(|mut conn| {
             conn.head();
-            // Until the client has left.
+            // Continues until the client has left.
             while conn.try_say("HTTP/1.1 103 Early Hints\r\n\r\n") {}
         });
         let failed = sample.put(&server.url("/file")).failed();
@@ -59,20 +59,20 @@ fn a_refusal_before_a_reset_is_read() {
     let server = Scripted::one(|mut conn| {
         conn.head_and_body(1 << 20);
         conn.refuse("507 Insufficient Storage", "the disk is full\n");
-        // Closed with bytes unread: the client's next ones meet a reset.
+        // Closed with bytes unread: the client's next ones cause a reset.
     });
     let (status, text) = sample.put(&server.url("/file")).refused();
     assert_eq!(status, 507);
     assert!(text.contains("the disk is full"), "{text}");
 }
 
-/// Uploads to a server that announces success too early and takes no more.
+/// Uploads to a server that reports success too early and reads no more.
 fn refused_as_early(sample: &Sample, server: Scripted) {
     let failed = sample.put(&server.url("/file")).failed();
     assert!(matches!(failed.error, UploadError::Early { status: 201 }), "{}", failed.error);
 }
 
-/// Uploads to a server that announces success early and takes all.
+/// Uploads to a server that reports success early and reads everything.
 fn accepted(sample: &Sample, server: Scripted) {
     assert_eq!(sample.put(&server.url("/file")).done().status, 201);
 }
@@ -108,7 +108,7 @@ fn a_stream_is_not_waited_for_once_the_server_is_gone() {
     let (reader, writer) = std::io::pipe().unwrap();
     let (end, ended) = channel();
     let watch = thread::spawn(move || {
-        // Before the end of the stream.
+        // Must arrive before the end of the stream.
         let is_in_time = ended.recv_timeout(Duration::from_secs(20)).is_ok();
         drop(writer);
         is_in_time
@@ -121,7 +121,7 @@ fn a_stream_is_not_waited_for_once_the_server_is_gone() {
 }
 
 #[test]
-fn success_instead_of_continue_is_none_unless_the_body_is_taken() {
+fn success_instead_of_continue_counts_only_if_the_body_is_read() {
     let sample = Sample::of(LEN);
     let server = Scripted::one(|mut conn| {
         conn.head();

@@ -1,11 +1,11 @@
-//! `Expect: 100-continue` (RFC 9110 10.1.1), and servers that make nothing of it.
+//! `Expect: 100-continue` (RFC 9110 10.1.1), and servers that ignore it.
 
 use super::rig::{Sample, Scripted, field, payload, script};
 
 const LEN: usize = 1 << 20;
 
 #[test]
-fn a_server_that_never_gives_leave_gets_the_body_after_a_moment() {
+fn without_100_continue_the_body_is_sent_after_a_timeout() {
     let sample = Sample::of(LEN);
     let expected = sample.bytes.clone();
     let server = Scripted::one(move |mut conn| {
@@ -21,7 +21,7 @@ fn a_late_100_continue_is_no_final_response() {
     let expected = sample.bytes.clone();
     let server = Scripted::one(move |mut conn| {
         conn.head();
-        // The client has lost patience by now.
+        // The client's wait has timed out by now.
         assert!(conn.take(LEN / 2) == expected[..LEN / 2]);
         conn.say("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n");
         assert!(conn.take(LEN - LEN / 2) == expected[LEN / 2..]);
@@ -32,7 +32,7 @@ fn a_late_100_continue_is_no_final_response() {
 }
 
 #[test]
-fn interim_answers_and_leave_may_come_in_one_piece() {
+fn interim_responses_and_100_continue_may_arrive_together() {
     let sample = Sample::of(LEN);
     let expected = sample.bytes.clone();
     let server = Scripted::one(move |mut conn| {
@@ -44,7 +44,7 @@ fn interim_answers_and_leave_may_come_in_one_piece() {
 }
 
 #[test]
-fn a_refusal_before_the_body_costs_no_byte_of_it() {
+fn after_an_early_refusal_no_byte_of_the_body_is_sent() {
     let cases = [
         ("401 Unauthorized", 401),
         ("403 Forbidden", 403),
@@ -112,7 +112,7 @@ fn redirects_before_the_body_are_followed_with_it() {
 }
 
 #[test]
-fn another_server_does_not_hear_the_password() {
+fn another_server_does_not_receive_the_password() {
     let sample = Sample::of(100);
     let expected = sample.bytes.clone();
     let second = Scripted::one(move |mut conn| {

@@ -1,4 +1,4 @@
-//! Folders are made by MKCOL, where the server knows it.
+//! Folders are created by MKCOL, if the server supports it.
 
 use underpass_client::HttpClient;
 use underpass_client::upload::{MkcolOutcome, make_folder};

@@ -12,7 +12,7 @@ use super::rig::{Sample, Scripted, field, payload, put, script};
 
 const LEN: usize = 32 << 20;
 
-/// A front of a scripted server, and an address behind it.
+/// Returns a TLS front of a scripted server, and a URL on it.
 fn front(server: &Scripted) -> (Front, Url) {
     let front = Front::of(server.address.parse().unwrap());
     let url = Url::parse(&format!("https://localhost:{}/file", front.address.port())).unwrap();
@@ -67,7 +67,7 @@ fn a_refusal_during_an_upload_is_read() {
         conn.say("HTTP/1.1 102 Processing\r\n\r\n");
         conn.take(1 << 20);
         conn.refuse("413 Content Too Large", "no more than two megabytes\n");
-        // A client that goes on sending would fill the buffers and wait here forever.
+        // If the client went on sending, it would fill the buffers and this would wait forever.
         let (rest, _) = conn.rest();
         assert!(rest.len() < LEN - (2 << 20), "everything was sent in vain");
     });

@@ -1,5 +1,5 @@
-//! What a client of an upload can rely on, whatever the server does: each test is a promise, kept
-//! against servers that follow a script.
+//! What users of uploads can rely on, whatever the server does: each test is a promise, tested with
+//! servers that follow a script.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 

@@ -1,4 +1,4 @@
-//! A redirect may lead to another server, which is not one that the user named.
+//! A redirect may lead to another server, which the user has not named.
 
 use std::net::TcpListener;
 
@@ -9,7 +9,7 @@ use super::rig::{Conn, Outcome, Sample, Scripted, field, script};
 
 const LEN: usize = 100;
 
-/// Uploads with a name and a password.
+/// Uploads with a user name and a password.
 fn put(sample: &Sample, server: &Scripted, condition: Condition<'static>) -> Outcome {
     let journal = sample.journal();
     sample.put_with(&server.url("/file"), |options| {
@@ -20,7 +20,7 @@ fn put(sample: &Sample, server: &Scripted, condition: Condition<'static>) -> Out
     })
 }
 
-/// Expects a request, and whether it has the password.
+/// Expects a request, with or without the password.
 #[track_caller]
 fn expect(conn: &mut Conn, line: &str, is_trusted: bool) -> String {
     let head = conn.head();
@@ -36,7 +36,7 @@ fn redirect(conn: &mut Conn, len: usize, is_trusted: bool, to: &str) {
     conn.answer("307 Temporary Redirect", &[&format!("Location: {to}")]);
 }
 
-/// Expects that the client has no other request.
+/// Expects no further request from the client.
 #[track_caller]
 fn expect_no_more(mut conn: Conn) {
     let (rest, _) = conn.rest();
@@ -45,7 +45,7 @@ fn expect_no_more(mut conn: Conn) {
 
 #[test]
 fn another_server_never_gets_the_password() {
-    // A page makes the client ask whether the file was stored.
+    // After a page, the client checks whether the file was stored.
     let other = Scripted::one(|mut conn| {
         expect(&mut conn, "PUT /other ", false);
         conn.take(LEN);
@@ -56,7 +56,7 @@ fn another_server_never_gets_the_password() {
     let url = other.url("/other");
     let first = Scripted::one(move |mut conn| redirect(&mut conn, LEN, true, url.as_str()));
     put(&Sample::of(LEN), &first, Condition::None).done();
-    // A condition is checked for the target that was redirected to.
+    // A condition is checked on the target of the redirect.
     for condition in [Condition::Absent, Condition::Version("*")] {
         let other = Scripted::one(move |mut conn| {
             expect(&mut conn, "HEAD /other ", false);
@@ -133,7 +133,7 @@ fn another_server_cannot_lead_back_with_the_password() {
     assert_eq!(put(&Sample::of(LEN), &first, Condition::None).refused().0, 401);
 }
 
-/// What is no longer wanted is removed where it is, and nowhere else.
+/// An obsolete upload is removed where it is, and nowhere else.
 #[test]
 fn a_request_to_delete_follows_no_redirect() {
     const LEN: usize = 2 << 20;
@@ -173,7 +173,7 @@ fn no_folder_is_made_where_a_result_is_described() {
 }
 
 #[test]
-fn no_folder_is_made_with_the_password_where_another_server_says() {
+fn another_server_cannot_make_the_client_create_folders_with_the_password() {
     let (address, addresses) = std::sync::mpsc::channel::<String>();
     let other = Scripted::one(move |mut conn| {
         expect(&mut conn, "MKCOL /other/ ", false);
@@ -222,7 +222,7 @@ fn after_a_failure_the_first_server_is_tried_again() {
 }
 
 #[test]
-fn the_rest_of_a_redirected_attempt_is_not_taken_for_the_file() {
+fn a_part_of_a_redirected_attempt_is_not_treated_as_the_file() {
     let target = |conn: &mut Conn, status: &str| {
         expect(conn, "HEAD /other ", false);
         conn.answer(status, &["Content-Type: image/png", "Connection: close"]);

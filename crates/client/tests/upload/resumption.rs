@@ -1,4 +1,4 @@
-//! Uploads go on where they broke off, in the same process and in another one, and never mix two
+//! Uploads resume after interruptions, in the same process and in another one, and never mix two
 //! versions of a file.
 
 use std::fs;
@@ -11,14 +11,14 @@ use underpass_client::upload::{Condition, UploadError};
 const LEN: usize = 4 << 20;
 const HALF: usize = LEN / 2;
 
-/// Answers the question whether uploads can be resumed.
+/// Answers the request whether uploads can be resumed.
 fn can_resume(conn: &mut Conn) {
     let head = conn.head();
     assert!(head.starts_with("OPTIONS /file HTTP/1.1"), "{head}");
     conn.answer("204 No Content", &["Upload-Limit: min-size=0"]);
 }
 
-/// Takes the beginning of a body, and tells where it can be resumed.
+/// Receives the beginning of a body, and names the URL at which it can be resumed.
 fn begin(conn: &mut Conn) -> Vec<u8> {
     let head = conn.head();
     assert!(head.starts_with("PUT /file HTTP/1.1"), "{head}");
@@ -30,7 +30,7 @@ fn begin(conn: &mut Conn) -> Vec<u8> {
     conn.take(HALF)
 }
 
-/// Says how much there is.
+/// Reports the offset.
 fn offset(conn: &mut Conn, offset: usize) {
     let head = conn.head();
     assert!(head.starts_with("HEAD /file?upload=7 HTTP/1.1"), "{head}");
@@ -38,7 +38,7 @@ fn offset(conn: &mut Conn, offset: usize) {
     conn.say(&format!("HTTP/1.1 204 No Content\r\n{offset}\r\nUpload-Complete: ?0\r\n\r\n"));
 }
 
-/// Takes the rest.
+/// Receives the rest.
 fn append(conn: &mut Conn, offset: usize) -> Vec<u8> {
     let head = conn.head();
     assert!(head.starts_with("PATCH /file?upload=7 HTTP/1.1"), "{head}");
@@ -114,7 +114,7 @@ fn a_broken_upload_goes_on_in_another_process() {
     assert!(!sample.journal().exists());
 }
 
-/// Leaves a broken upload behind; what is done with it is up to the second connection.
+/// Leaves an interrupted upload; `next` has the scripts of later connections.
 fn broken(sample: &Sample, next: Vec<Box<dyn FnOnce(Conn) + Send>>) -> Scripted {
     let mut scripts = vec![script(|mut conn| {
         can_resume(&mut conn);
@@ -133,7 +133,7 @@ fn broken(sample: &Sample, next: Vec<Box<dyn FnOnce(Conn) + Send>>) -> Scripted 
 }
 
 #[test]
-fn a_file_that_has_changed_since_is_sent_anew_and_the_old_part_thrown_away() {
+fn a_changed_file_is_sent_from_the_start_and_the_old_upload_cancelled() {
     let sample = Sample::of(LEN);
     let seen = Arc::new(Mutex::new(Vec::new()));
     let body = Arc::clone(&seen);
@@ -143,7 +143,7 @@ fn a_file_that_has_changed_since_is_sent_anew_and_the_old_part_thrown_away() {
             let head = conn.head();
             assert!(head.starts_with("DELETE /file?upload=7 HTTP/1.1"), "{head}");
             conn.answer("204 No Content", &[]);
-            // What the server can do is known from the journal.
+            // The journal tells that the server can resume uploads.
             body.lock().unwrap().extend(begin(&mut conn));
             body.lock().unwrap().extend(conn.take(LEN - HALF));
             done(&mut conn);
@@ -159,7 +159,7 @@ fn a_file_that_has_changed_since_is_sent_anew_and_the_old_part_thrown_away() {
 }
 
 #[test]
-fn a_file_that_was_new_before_a_power_cut_is_sent_anew() {
+fn a_file_changed_just_before_a_power_cut_is_sent_from_the_start() {
     let sample = Sample::of(LEN);
     let server = broken(
         &sample,
@@ -191,7 +191,7 @@ fn an_upload_that_the_server_has_forgotten_begins_anew() {
         vec![script(move |mut conn| {
             assert!(conn.head().starts_with("HEAD /file?upload=7 "));
             conn.answer("404 Not Found", &[]);
-            // Perhaps it is whole, and only the answer was lost? It is another file of this size.
+            // The upload may be complete; but this is another file of the same size.
             let head = conn.head();
             assert!(head.starts_with("HEAD /file HTTP/1.1"), "{head}");
             assert!(field(&head, "want-repr-digest").unwrap().starts_with("sha-256"));
@@ -253,7 +253,7 @@ fn a_short_response_is_requested_again() {
 }
 
 #[test]
-fn a_page_in_place_of_an_answer_to_the_rest_does_not_end_the_upload() {
+fn a_page_in_response_to_patch_does_not_end_the_upload() {
     let sample = Sample::of(LEN);
     let server = broken(
         &sample,
@@ -261,7 +261,7 @@ fn a_page_in_place_of_an_answer_to_the_rest_does_not_end_the_upload() {
             script(|mut conn| {
                 offset(&mut conn, HALF);
                 append(&mut conn, HALF);
-                // Such as that to log in.
+                // Such as a login page.
                 conn.answer("200 OK", &["Content-Type: text/html"]);
                 let head = conn.head();
                 assert!(head.starts_with("HEAD /file HTTP/1.1"), "{head}");
@@ -281,7 +281,7 @@ fn a_page_in_place_of_an_answer_to_the_rest_does_not_end_the_upload() {
 }
 
 #[test]
-fn an_upload_of_which_only_the_end_is_missing_sends_none() {
+fn an_upload_whose_bytes_are_all_there_sends_none() {
     let sample = Sample::of(LEN);
     let server = broken(
         &sample,
@@ -396,13 +396,13 @@ fn an_upload_that_never_gets_any_further_is_given_up() {
         begin(&mut conn);
         conn.reset();
     });
-    // The first of them is further than before, and two failures are borne.
+    // The first of them makes progress, and two failures are allowed.
     let server = Scripted::new(vec![begun, stuck(), stuck(), stuck()]);
     let failed = sample.put_resumably(&server.url("/file")).failed();
     assert!(failed.error.is_temporary() && failed.is_kept, "{}", failed.error);
 }
 
-/// Answers what the target is.
+/// Reports the entity tag of the target.
 fn target(conn: &mut Conn, tag: &str) {
     let head = conn.head();
     assert!(head.starts_with("HEAD /file HTTP/1.1"), "{head}");
@@ -452,7 +452,7 @@ fn a_condition_is_checked_again_before_the_rest_is_sent() {
 }
 
 #[test]
-fn a_body_that_never_comes_is_not_waited_for() {
+fn an_announced_body_that_never_arrives_causes_no_wait() {
     let server = Scripted::new(vec![
         script(|mut conn| {
             assert!(conn.head().starts_with("OPTIONS /file "));

@@ -61,7 +61,7 @@ fn a_proxy_that_fails_because_of_104_gets_the_next_attempt_without_resumption() 
 }
 
 #[test]
-fn a_server_that_takes_little_now_and_then_is_left() {
+fn a_server_that_reads_too_slowly_is_given_up() {
     let sample = Sample::of(64 << 20);
     let server = Scripted::one(|mut conn| {
         conn.head();
@@ -79,7 +79,7 @@ fn a_server_that_takes_little_now_and_then_is_left() {
 }
 
 #[test]
-fn a_machine_on_the_way_that_lets_no_options_through_prevents_no_upload() {
+fn a_proxy_that_blocks_options_prevents_no_upload() {
     let sample = Sample::of(LEN);
     let expected = sample.bytes.clone();
     let server = Scripted::new(vec![
@@ -115,7 +115,7 @@ fn an_upload_is_given_up_after_the_last_retry() {
 }
 
 #[test]
-fn a_long_retry_after_is_not_waited_for() {
+fn a_long_retry_after_ends_the_upload() {
     let sample = Sample::of(10);
     let server = Scripted::one(|mut conn| {
         conn.head();
@@ -146,7 +146,7 @@ fn a_stream_that_was_begun_is_not_sent_again() {
         conn.reset();
     });
     let feeder = std::thread::spawn(move || {
-        // The other end may go at any moment.
+        // The reader may disconnect at any moment.
         let _ = writer.write_all(&noise(LEN));
     });
     let file = File::from(std::os::fd::OwnedFd::from(reader));
@@ -163,7 +163,7 @@ fn a_server_that_takes_nothing_is_given_up() {
     let server = Scripted::one(|mut conn| {
         conn.head();
         conn.say_continue();
-        // As long as the client bears with it.
+        // As long as the client stays.
         conn.wait_for_the_end();
     });
     let outcome = sample.put_with(&server.url("/file"), |options| {
@@ -211,7 +211,7 @@ fn a_stream_cannot_be_sent_to_another_address_once_begun() {
     assert!(error.to_string().contains("only once"), "{error}");
 }
 
-/// It may have been carried out before the connection broke: its sender decides.
+/// It may have been carried out before the connection broke: the caller decides on a retry.
 #[test]
 fn a_request_that_must_not_be_repeated_has_a_connection_of_its_own() {
     let server = Scripted::new(vec![

@@ -1,4 +1,4 @@
-//! The shared parts of these tests: servers that follow a script, and an upload to them.
+//! The common parts of these tests: servers that follow a script, and an upload to them.
 
 #![allow(unreachable_pub)] // as in the other rigs
 
@@ -18,18 +18,18 @@ use underpass_engine::{Integrity, Report, Source};
 
 pub use underpass_testkit::noise;
 
-/// One connection, as a scripted server sees it.
+/// One connection of a scripted server.
 pub struct Conn {
     stream: TcpStream,
 }
 
 impl Conn {
-    /// Reads a head, as text, with the blank line.
+    /// Reads a head, including the blank line, as text.
     pub fn head(&mut self) -> String {
         self.read_to("\r\n\r\n")
     }
 
-    /// Reads to these bytes, and none after them.
+    /// Reads up to and including these bytes, and none after them.
     fn read_to(&mut self, end: &str) -> String {
         let mut text = Vec::new();
         let mut byte = [0];
@@ -39,26 +39,26 @@ impl Conn {
         String::from_utf8(text).unwrap()
     }
 
-    /// Reads exactly so many bytes.
+    /// Reads exactly `len` bytes.
     pub fn take(&mut self, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
         self.stream.read_exact(&mut bytes).unwrap();
         bytes
     }
 
-    /// Reads exactly so many bytes, unless the client has left.
+    /// Reads exactly `len` bytes; returns `false` if the client has left.
     pub fn try_take(&mut self, len: usize) -> bool {
         self.stream.read_exact(&mut vec![0; len]).is_ok()
     }
 
-    /// Reads a head, says to continue, and reads exactly this many bytes of the body.
+    /// Reads a head, sends `100 Continue`, and reads exactly `len` bytes of the body.
     pub fn head_and_body(&mut self, len: usize) -> Vec<u8> {
         self.head();
         self.say_continue();
         self.take(len)
     }
 
-    /// Reads a body, which must be this one, and answers that it was stored.
+    /// Reads a body, which must equal `expected`, and answers that it was stored.
     #[track_caller]
     pub fn accept(&mut self, expected: &[u8]) {
         assert!(self.take(expected.len()) == expected);
@@ -79,14 +79,14 @@ impl Conn {
         }
     }
 
-    /// Reads until the client ends the connection; whether it did so in order.
+    /// Reads until the end; returns whether the client closed the connection properly.
     pub fn rest(&mut self) -> (Vec<u8>, bool) {
         let mut bytes = Vec::new();
         let outcome = self.stream.read_to_end(&mut bytes);
         (bytes, outcome.is_ok())
     }
 
-    /// Waits, without reading, until the client is gone.
+    /// Waits without reading until the client has left.
     pub fn wait_for_the_end(&mut self) {
         use rustix::event::{PollFd, PollFlags, poll};
         poll(&mut [PollFd::new(&self.stream, PollFlags::RDHUP)], None).unwrap();
@@ -100,30 +100,30 @@ impl Conn {
         self.say("HTTP/1.1 100 Continue\r\n\r\n");
     }
 
-    /// Says something, unless the client has left.
+    /// Sends a text; returns `false` if the client has left.
     pub fn try_say(&mut self, text: &str) -> bool {
         self.stream.write_all(text.as_bytes()).is_ok()
     }
 
-    /// An answer without a body.
+    /// Sends a response without a body.
     pub fn answer(&mut self, status: &str, fields: &[&str]) {
         let fields: String = fields.iter().map(|field| format!("{field}\r\n")).collect();
         self.say(&format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n{fields}\r\n"));
     }
 
-    /// A plain answer with a sentence.
+    /// Sends a plain-text response.
     pub fn refuse(&mut self, status: &str, detail: &str) {
         let len = detail.len();
         let fields = format!("Content-Type: text/plain\r\nContent-Length: {len}\r\n");
         self.say(&format!("HTTP/1.1 {status}\r\n{fields}Connection: close\r\n\r\n{detail}"));
     }
 
-    /// Breaks the connection off as a crash would.
+    /// Resets the connection, as after a crash.
     pub fn reset(self) {
         underpass_engine::socket::arm_reset(&self.stream).unwrap();
     }
 
-    /// Ends what the server says, but not what it hears.
+    /// Shuts down sending, but not receiving.
     pub fn fall_silent(&self) {
         self.stream.shutdown(Shutdown::Write).unwrap();
     }
@@ -131,7 +131,7 @@ impl Conn {
 
 type Script = Box<dyn FnOnce(Conn) + Send>;
 
-/// A server whose connections follow a script, one after the other.
+/// A server whose connections follow scripts, one after the other.
 pub struct Scripted {
     pub address: String,
     thread: Option<JoinHandle<()>>,
@@ -160,14 +160,14 @@ impl Scripted {
         Url::parse(&format!("http://{}{path}", self.address)).unwrap()
     }
 
-    /// Lets it go on without the test, which needs no more of its scripts.
+    /// Leaves it running without waiting for the rest of its scripts.
     pub fn abandon(mut self) {
         self.thread = None;
     }
 }
 
 impl Drop for Scripted {
-    /// Waits for the end of the script, which must have found everything as it should be.
+    /// Waits for the end of the scripts, all of whose checks must have passed.
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take_if(|_| !std::thread::panicking()) {
             thread.join().unwrap();
@@ -175,7 +175,7 @@ impl Drop for Scripted {
     }
 }
 
-/// A script as a value.
+/// Boxes a script.
 pub fn script(script: impl FnOnce(Conn) + Send + 'static) -> Script {
     Box::new(script)
 }
@@ -202,7 +202,7 @@ impl Sample {
         self.folder.path().join("state/journal.json")
     }
 
-    /// Uploads it.
+    /// Uploads it without a journal.
     pub fn put(&self, url: &Url) -> Outcome {
         self.put_with(url, |_| {})
     }
@@ -218,7 +218,7 @@ impl Sample {
     }
 }
 
-/// What may differ between uploads.
+/// The options in which uploads differ.
 pub struct UploadOptions {
     pub journal: Option<PathBuf>,
     pub fields: Vec<(&'static str, &'static str)>,
@@ -228,7 +228,7 @@ pub struct UploadOptions {
     pub retries: u32,
     pub user: Option<(&'static str, &'static str)>,
     pub tls: TlsSetup,
-    /// Called with how many bytes are on their way.
+    /// Called with the number of bytes sent so far.
     pub watch: Box<dyn FnMut(u64) + Send>,
 }
 
@@ -249,7 +249,7 @@ impl Outcome {
         self.result.unwrap_err()
     }
 
-    /// The status that the server refused it with.
+    /// Returns the status with which the server refused it.
     #[track_caller]
     pub fn refused(self) -> (u16, String) {
         let error = self.failed().error;
@@ -257,7 +257,7 @@ impl Outcome {
     }
 }
 
-/// Uploads what a file or stream has.
+/// Uploads a file or stream.
 pub fn put(file: &File, url: &Url, change: impl FnOnce(&mut UploadOptions)) -> Outcome {
     let mut options = UploadOptions {
         journal: None,
@@ -307,12 +307,12 @@ pub fn put(file: &File, url: &Url, change: impl FnOnce(&mut UploadOptions)) -> O
     Outcome { result, events }
 }
 
-/// Bytes of the payload that were moved.
+/// Returns the number of payload bytes that were moved.
 pub fn payload(report: &Report) -> u64 {
     report.bytes() - report.memory().bytes
 }
 
-/// The value of a field in a head.
+/// Returns the value of a field in a head.
 pub fn field<'h>(head: &'h str, name: &str) -> Option<&'h str> {
     head.lines().find_map(|line| {
         let (found, value) = line.split_once(':')?;
@@ -320,5 +320,5 @@ pub fn field<'h>(head: &'h str, name: &str) -> Option<&'h str> {
     })
 }
 
-/// Longer than anything here takes.
+/// Longer than any step of these tests takes.
 pub const PATIENCE: Duration = Duration::from_secs(20);

@@ -1,4 +1,4 @@
-//! Sources that change or break while they are sent do not arrive as whole ones.
+//! Sources that change or break while they are being sent never appear as complete.
 
 use std::fs::File;
 use std::io::Write;
@@ -12,7 +12,7 @@ use super::rig::{Sample, Scripted, put};
 
 const LEN: u64 = 32 << 20;
 
-/// A server that takes a body as it comes, and finds less than was announced.
+/// A server that reads a body and finds less than was announced.
 fn taking_a_part() -> Scripted {
     Scripted::one(|mut conn| {
         conn.head();

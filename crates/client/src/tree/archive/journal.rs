@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_cut_anywhere_is_not_believed() {
+    fn a_truncated_line_is_ignored() {
         let dest = tempfile::tempdir().unwrap();
         let (journal, text) = written(dest.path());
         for len in 0..text.len() {

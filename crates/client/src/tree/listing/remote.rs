@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_clock_of_a_server_behind_a_cache_is_that_of_now() {
+    fn the_age_of_a_cached_response_is_added_to_the_server_clock() {
         let now = UNIX_EPOCH + std::time::Duration::from_secs(784_111_777);
         for (fields, ahead) in [
             ("Date: Sun, 06 Nov 1994 08:49:47 GMT", Some(10)),
