@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_with_too_many_waits_for_its_own_alone() {
+    fn a_client_with_too_many_jobs_waits_only_for_its_own() {
         let held = Held::new();
         let submit = |who: u8| held.submit(&owner(who), who);
         let waits_for = |who: u8| held.pool.has_waiting_for(&owner(who));

@@ -358,7 +358,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connections_that_were_idle_for_long_are_not_used() {
+    fn long_idle_connections_are_not_reused() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = Url::parse(&format!("http://{}/", listener.local_addr().unwrap())).unwrap();
         let client = HttpClient::default();

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn an_origin_that_answers_after_the_client_has_left_is_not_waited_for() {
+    fn a_relay_whose_client_has_left_shuts_down_the_origin() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut origin = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (_silent, _) = listener.accept().unwrap();

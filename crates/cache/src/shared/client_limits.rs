@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_has_a_bound_and_others_have_their_own() {
+    fn each_client_has_its_own_limit() {
         let clients = ClientLimits::new(|_| 3, usize::MAX);
         let (one, two) = (Some(IpAddr::from([192, 0, 2, 1])), Some(IpAddr::from([192, 0, 2, 2])));
         let mut permits: Vec<_> = (0..3).map(|_| clients.acquire(one)).collect();
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn all_clients_have_a_bound_together_for_which_they_wait() {
+    fn clients_wait_for_their_common_limit() {
         let clients = ClientLimits::new(|_| 1, 2);
         let client = |last| Some(IpAddr::from([192, 0, 2, last]));
         let permits = [clients.acquire(client(1)), clients.acquire(None)];

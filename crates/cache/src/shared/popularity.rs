@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn long_paths_are_bounded_by_their_bytes() {
+    fn the_total_length_of_paths_is_limited() {
         let popularity = Popularity::default();
         for number in 0..3000 {
             popularity.count_name(&format!("/{number:08191}"));

@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lock_is_waited_for_until_it_is_given_back() {
+    fn a_lock_is_acquired_once_it_is_released() {
         let held = tempfile::NamedTempFile::new().unwrap();
         let file = held.reopen().unwrap();
         assert_eq!(wait_for_lock(&held, Duration::ZERO), Ok(true));

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_all_of_which_is_pinned_leaves_its_turn_to_the_other() {
+    fn if_one_queue_is_pinned_the_other_is_evicted_from() {
         let mut queue = EvictionQueue::default();
         queue.add(&unit(1), 1);
         queue.add(&unit(2), 8);

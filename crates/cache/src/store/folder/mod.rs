@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn a_journal_of_bytes_beyond_the_end_counts_for_nothing() {
+    fn a_journal_with_bytes_beyond_the_end_is_ignored() {
         let place = tempfile::tempdir().unwrap();
         let folder = CacheFolder::open(&place.path().join("cache")).unwrap();
         let (digest, size) = ([7; 32], 100 << 20);
