@@ -30,7 +30,7 @@ pub(super) struct Growth {
     checked: u64,
     /// Whether it was stopped because no client reads it.
     pub(super) is_unread: bool,
-    /// The reason why it was stopped, if it was for another reason.
+    /// Why it was stopped, if it was for another reason.
     pub(super) refused: Option<CacheErrorKind>,
 }
 

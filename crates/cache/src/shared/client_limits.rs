@@ -47,8 +47,8 @@ impl ClientLimits {
     }
 
     /// Counts one more job of a client; `None` if the client or all together have too many: the
-    /// task is then woken once a job has ended. The task has its own number, with which it [stops
-    /// waiting](Self::stop_waiting).
+    /// task is then woken once a job has ended. The task has its own number, with which it
+    /// [stops waiting](Self::stop_waiting).
     pub(crate) fn acquire_or_wait(
         &self,
         client: Option<IpAddr>,

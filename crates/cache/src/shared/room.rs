@@ -85,8 +85,8 @@ impl Shared {
         let _ = self.reserve(0);
     }
 
-    /// Evicts objects with at least this many bytes, because the disk is fuller than expected.
-    /// Returns whether there were any.
+    /// Evicts objects of at least this many bytes together, because the disk is fuller than
+    /// expected. Returns whether there were any.
     pub(crate) fn evict(&self, bytes: u64) -> bool {
         let (before, mut left) = (self.quota.usage().bytes, 0);
         for _ in 0..MAX_REMOVED_AT_ONCE {

@@ -50,7 +50,7 @@ pub(super) fn lock_body(file: &impl AsFd) -> bool {
     wait_for_lock(file, MAX_LOCK_TIME).unwrap_or(true)
 }
 
-/// Locks a file for as long as it is open. Returns `false` if it stays locked until `limit`.
+/// Locks a file for as long as it is open. Returns `false` if it stays locked for all of `limit`.
 pub(super) fn wait_for_lock(file: &impl AsFd, limit: Duration) -> Result<bool, Errno> {
     let begun = Instant::now();
     loop {

@@ -49,9 +49,7 @@ pub enum DownloadError {
     },
     /// A part of the file has arrived, but the response is a whole without `ETag` and
     /// `Last-Modified`: it may be another file, such as an error page.
-    #[error(
-        "the response has neither ETag nor Last-Modified, so it may not be the file that has begun"
-    )]
+    #[error("the response has neither ETag nor Last-Modified, so it may be a different file")]
     NoVersion,
     /// The server sends no digest with which to verify the file.
     #[error("the server sends no digest, so the file cannot be verified")]

@@ -137,7 +137,7 @@ pub(super) fn require_digest(journal: Option<&Journal>) -> Result<()> {
         return Ok(());
     };
     let noted = journal.describe(|| JournalSubject { needs_digest: true, ..journal.subject() });
-    noted.map_err(DownloadError::local("keeping a journal of"))
+    noted.map_err(DownloadError::local("writing the journal of"))
 }
 
 impl<'t> TargetName<'t> {
@@ -218,7 +218,7 @@ impl<'t> TargetName<'t> {
         atomic.file().set_len(0).map_err(DownloadError::local("emptying"))?;
         let subject = JournalSubject { part, ..subject };
         let journal = Journal::create(self.folder()?, &journal, subject);
-        let journal = journal.map_err(DownloadError::local("keeping a journal of"))?;
+        let journal = journal.map_err(DownloadError::local("writing the journal of"))?;
         Ok(PartialFile::Resumable(Box::new(ResumableFile { atomic, journal })))
     }
 
@@ -247,7 +247,7 @@ impl<'t> TargetName<'t> {
         known.subject.part = part;
         known.confirm(atomic.file());
         let journal = Journal::resume(self.folder()?, &self.journal_name(), known);
-        let journal = journal.map_err(DownloadError::local("keeping a journal of"))?;
+        let journal = journal.map_err(DownloadError::local("writing the journal of"))?;
         Ok(Some(PartialFile::Resumable(Box::new(ResumableFile { atomic, journal }))))
     }
 

@@ -25,7 +25,7 @@ impl Fill {
         self.request(!self.version.has_no_ranges())
     }
 
-    /// Requests the missing bytes, or the whole if the origin does not support ranges.
+    /// Requests the missing bytes, or the whole unless `has_ranges`.
     fn request(&mut self, has_ranges: bool) -> Result<OriginResponse, CacheError> {
         let len = self.version.len();
         let validator = self.version.validator().cloned();
@@ -46,7 +46,7 @@ impl Fill {
                 self.rest.end = self.rest.end.min(range.end);
                 Ok(received)
             }
-            // The whole proves that it has no usable response to ranges.
+            // If the whole comes now, it has no usable response to ranges.
             Ok(Interpretation::Part { .. }) | Err(_) if has_ranges => {
                 drop(received);
                 self.request(false)

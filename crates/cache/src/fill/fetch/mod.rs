@@ -418,7 +418,7 @@ impl Fetch<'_> {
             self.withdraw();
         }
         let mut state = self.object().state();
-        // It may be known for longer to be too large.
+        // An object known to be too large keeps its later time.
         state.no_room_until = state.no_room_until.max(Some(Instant::now() + NO_ROOM_TIME));
         drop(state);
         let file = self.shared.null.try_clone().map(OwnedFd::from);
