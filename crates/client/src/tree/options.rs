@@ -15,24 +15,24 @@ use super::error::TreeError;
 pub struct TreeOptions {
     /// The maximum number of connections for listings.
     pub connections: u32,
-    /// The number of failures in a row after which the download is given up.
+    /// The number of consecutive failures after which the download is given up.
     pub retries: u32,
     /// The mechanisms that may move the bytes.
     pub policy: Policy,
     /// Bytes per system call, instead of the mechanism's own default.
     pub step: Option<usize>,
-    /// Whether different files that exist are replaced.
+    /// Whether existing files that differ are replaced.
     pub replaces: bool,
-    /// Whether the server is asked for an archive first. It has everything, so `filter` and
-    /// `deletes` hold for listings alone.
+    /// Whether an archive is requested first. It contains everything, so `filter` and `deletes`
+    /// apply to listings only.
     pub archive: bool,
     /// The maximum rate in bytes per second, of all connections together.
     pub rate: Option<u64>,
     /// Which files and folders are fetched; by default all.
     pub filter: Option<PathFilter>,
-    /// Whether what the server does not list is removed here, after all listings were read.
+    /// Whether unlisted local entries are removed, after all listings were read.
     pub deletes: bool,
-    /// The maximum number of files and folders that are removed: if there are more, none is.
+    /// The maximum number of files and folders to remove: if there are more, none is removed.
     pub max_delete: Option<u64>,
     /// The URL of the bucket, if the server is an object store.
     pub bucket: Option<Url>,
@@ -56,15 +56,15 @@ impl Default for TreeOptions {
     }
 }
 
-/// Decides which paths are fetched, and which of those here may be removed.
+/// Decides which paths are fetched, and which local ones may be removed.
 #[derive(Clone)]
 pub struct PathFilter(Arc<Wants>);
 
 type Wants = dyn Fn(&[u8], bool) -> bool + Send + Sync;
 
 impl PathFilter {
-    /// Creates a filter from a function of a path relative to the folder, and whether that is of a
-    /// folder. The contents of a refused folder are refused, too.
+    /// Creates a filter from a function of a path relative to the folder, and whether it is a
+    /// folder's. The contents of a refused folder are refused, too.
     pub fn new(wants: impl Fn(&[u8], bool) -> bool + Send + Sync + 'static) -> Self {
         Self(Arc::new(wants))
     }
@@ -77,7 +77,7 @@ impl fmt::Debug for PathFilter {
 }
 
 impl TreeOptions {
-    /// Returns whether a path is fetched whose first `known` bytes are a folder that is.
+    /// Returns whether a path is fetched, whose first `known` bytes are a folder that is fetched.
     pub(super) fn wants(&self, path: &[u8], known: usize, is_folder: bool) -> bool {
         let Some(PathFilter(wants)) = &self.filter else { return true };
         let slashes = (known + 1..path.len()).filter(|at| path[*at] == b'/');
@@ -96,19 +96,19 @@ pub struct TreeGauge {
 }
 
 impl TreeGauge {
-    /// Returns the number of files that are here.
+    /// Returns the number of files fetched or found so far.
     #[must_use]
     pub fn files(&self) -> u64 {
         self.files.load(Ordering::Relaxed)
     }
 
-    /// Returns the bytes that are here: of the archive, if it is one.
+    /// Returns the bytes fetched or found so far; of an archive, its unpacked bytes.
     #[must_use]
     pub fn done(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
     }
 
-    /// Returns the bytes among them that were here before this run.
+    /// Returns how many of these bytes are from earlier runs.
     #[must_use]
     pub fn before(&self) -> u64 {
         self.before.load(Ordering::Relaxed)
@@ -129,10 +129,10 @@ pub enum TreeEvent<'e> {
     LeftOut {
         /// Its path, or its URL if it has no path.
         path: &'e [u8],
-        /// The reason, a few words.
+        /// A short reason.
         reason: &'e str,
     },
-    /// A listing has no end, and so may lack something.
+    /// A listing is truncated, so entries may be missing.
     ListingCut {
         /// Its URL.
         url: &'e str,
@@ -144,7 +144,7 @@ pub enum TreeEvent<'e> {
         /// The total in bytes.
         total: u64,
     },
-    /// An attempt failed; the next one follows.
+    /// An attempt failed and will be repeated.
     Retrying {
         /// The reason why it failed.
         error: &'e TreeError,
@@ -158,7 +158,7 @@ pub enum TreeEvent<'e> {
         /// Its path.
         path: &'e [u8],
     },
-    /// Nothing is removed, because something was left out.
+    /// Nothing is removed, because an entry was left out.
     NothingRemoved,
 }
 

@@ -1,7 +1,7 @@
 //! Checks which paths of an archive or a listing may be created, and where links may point. Pure.
 //!
-//! The kernel keeps everything beneath the target folder in any case; these checks give the reason
-//! why something is left out.
+//! The kernel confines everything to the target folder in any case; these checks provide the reason
+//! why an entry is left out.
 
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -13,7 +13,7 @@ use url::Url;
 ///
 /// # Errors
 ///
-/// [`EntryRefusal`] if it could lead elsewhere, or is not a path at all.
+/// [`EntryRefusal`] if it could lead elsewhere, or is not a path.
 pub fn relative(path: &[u8]) -> Result<Vec<u8>, EntryRefusal> {
     if path.first() == Some(&b'/') {
         return Err(EntryRefusal::Absolute);
@@ -39,7 +39,7 @@ pub fn relative(path: &[u8]) -> Result<Vec<u8>, EntryRefusal> {
     if out.len() > MAX_PATH { Err(EntryRefusal::TooLong) } else { Ok(out) }
 }
 
-/// Checks that a symbolic link of this relative path may have that target.
+/// Checks whether a symbolic link at this relative path may have that target.
 ///
 /// `..` is only allowed at the front: after the name of another link it would mean the parent of
 /// that link's target, which may be outside.
@@ -71,7 +71,7 @@ pub fn check_target(path: &[u8], target: &[u8]) -> Result<(), EntryRefusal> {
 ///
 /// # Errors
 ///
-/// [`EntryRefusal`] if no folder can be called so.
+/// [`EntryRefusal`] if no folder can have this name.
 pub fn name_of(url: &Url) -> Result<Option<Vec<u8>>, EntryRefusal> {
     let Some(last) = url.path().split('/').rfind(|part| !part.is_empty()) else { return Ok(None) };
     let name: Vec<u8> = percent_encoding::percent_decode_str(last).collect();
@@ -94,7 +94,7 @@ pub(super) fn joined(folder: &[u8], name: &[u8]) -> Vec<u8> {
     if folder.is_empty() { name.to_vec() } else { [folder, b"/", name].concat() }
 }
 
-/// The reason why something is not created.
+/// The reason why an entry is not created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EntryRefusal {
     /// Its path begins at the root of the file system.
@@ -115,7 +115,7 @@ pub enum EntryRefusal {
     /// Its path has a `..`.
     #[error("its path has a '..', which could lead out of the folder")]
     Parent,
-    /// Its name is reserved for the notes of this program.
+    /// Its name is reserved for our own unfinished files.
     #[error("its name is reserved for unfinished files")]
     Reserved,
     /// A single name contains a slash.
@@ -141,7 +141,7 @@ pub(super) const SUPERSEDED: &CStr = c".underpass-get.old";
 /// The name of the log of when files were written.
 pub(super) const WRITE_LOG: &str = ".underpass-get.log";
 
-/// The name of a file that tells whether the file system ignores the case of names.
+/// The name of the probe for file systems that ignore case.
 pub(super) const PROBE: &str = ".underpass-get.case";
 
 const RESERVED: [&[u8]; 5] = [
@@ -152,8 +152,8 @@ const RESERVED: [&[u8]; 5] = [
     PROBE.as_bytes(),
 ];
 
-/// The maximum length of a path in bytes: a thousand folders of 256 bytes each, as our server has
-/// it.
+/// The maximum length of a path in bytes: a thousand folders of 256 bytes each, which is our
+/// server's limit, too.
 const MAX_PATH: usize = 256 << 10;
 
 #[cfg(test)]

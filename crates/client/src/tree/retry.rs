@@ -25,12 +25,12 @@ impl<'p> Retry<'p> {
         }
     }
 
-    /// Forgets earlier failures if this many bytes are progress.
+    /// Forgets earlier failures if `bytes` are enough to count as progress.
     pub(super) fn progressed(&mut self, bytes: u64) {
         self.backoff.progressed(bytes);
     }
 
-    /// Waits before the next attempt, or returns the error if there is to be none.
+    /// Waits before the next attempt, or returns the error if no retry is left.
     pub(super) fn wait(&mut self, error: TreeError) -> Result<()> {
         let has_answered = self.has_answered.load(Ordering::Relaxed);
         self.backoff.wait(error, has_answered, self.cancel.as_slice(), |error, after| {

@@ -27,7 +27,7 @@ pub(super) struct TreeFetch<'j, 'a> {
 }
 
 impl TreeFetch<'_, '_> {
-    /// Notes that the server has answered.
+    /// Records that the server has answered.
     pub(super) fn mark_answered(&self) {
         self.has_answered.store(true, Ordering::Relaxed);
     }
@@ -37,7 +37,7 @@ impl TreeFetch<'_, '_> {
         self.rate_limit.spend(bytes, self.client.cancel.as_slice());
     }
 
-    /// Returns a URL without credentials, as it may be shown and noted.
+    /// Returns a URL without credentials, for messages and journals.
     pub(super) fn redacted(url: &Url) -> String {
         without_credentials(url).to_string()
     }

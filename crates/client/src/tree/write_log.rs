@@ -1,11 +1,10 @@
-//! A log of the files of a folder that may lose their bytes in a power cut.
+//! A log of which files of a folder may lose their bytes in a power cut.
 //!
-//! A file with the right size and time is taken for complete. After a power cut it can have both
-//! and not its bytes, if these had not reached the disk. While a folder is being fetched, a small
-//! file in it therefore has the time since when files are written, and the mount epoch; a run that
-//! ends well removes it. The kernel records when a file was changed last (ctime), so a later run
-//! knows which files it can trust: older ones, those of its own epoch, and those that had been
-//! synced.
+//! A file with the right size and time is treated as complete. After a power cut it can have both
+//! but lack its bytes, if these had not reached the disk. While a folder is being fetched, a log in
+//! it therefore records since when files are written, and the mount epoch; a run that ends well
+//! removes it. The kernel records when a file was last changed (ctime), so a later run knows which
+//! files it can trust: older ones, those of its own epoch, and those that had been synced.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -23,10 +22,10 @@ use underpass_engine::{Version, is_file, mount_epoch, mtime, times_of_new};
 
 use super::paths::WRITE_LOG;
 
-/// The rule for files that were changed at this moment or later, up to the next period.
+/// The trust in files that were changed at `since` or later, up to the next period.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Period {
-    /// By the clock of the file system.
+    /// Measured by the clock of the file system.
     since: Timespec,
     /// The mount epoch in which they were written; `None` if they are on the disk.
     epoch: Option<String>,
@@ -37,27 +36,26 @@ struct Period {
 pub(super) struct WriteLog {
     folder: OwnedFd,
     file: File,
-    /// The device of its file system, which is the only one that is synced.
+    /// The device of the log's file system, the only one that is synced.
     device: u64,
-    /// This mount epoch; empty if the machine has no boot id.
+    /// The current mount epoch; empty if the machine has no boot id.
     epoch: String,
     periods: Vec<Period>,
-    /// Whether no earlier run has left it.
+    /// Whether this run created the log.
     is_new: bool,
 }
 
 impl WriteLog {
-    /// Opens the log of a folder, or begins one, and notes that files are written from now on.
+    /// Opens or creates the log of a folder, and records that files are written from now on.
     ///
     /// # Errors
     ///
     /// `EWOULDBLOCK` if another process has it open, `EEXIST` if another program or another user
-    /// has made it, and as openat(2), write(2) and utimensat(2). A folder in which no log can be
-    /// made has none.
+    /// created it, and as openat(2), write(2) and utimensat(2). A failure leaves no empty log.
     pub(super) fn open(folder: &OwnedFd) -> io::Result<Self> {
         let folder = rustix::io::fcntl_dupfd_cloexec(folder, 0)?;
         let (file, is_new) = open_locked(&folder)?;
-        // A new one, or one that an earlier version has left.
+        // It is new, or was left empty by an earlier version.
         let was_empty = fstat(&file)?.st_size == 0;
         let log = Self::begin(folder.try_clone()?, file, is_new);
         if log.is_err() && was_empty {
@@ -66,7 +64,7 @@ impl WriteLog {
         log
     }
 
-    /// Reads the log, and notes that files are written from now on.
+    /// Reads the log, and records that files are written from now on.
     fn begin(folder: OwnedFd, mut file: File, is_new: bool) -> io::Result<Self> {
         let epoch = mount_epoch::current(&file).unwrap_or_default();
         let mut periods = Vec::new();
@@ -95,31 +93,29 @@ impl WriteLog {
         Ok(log)
     }
 
-    /// Returns whether a file has the bytes that were written to it.
+    /// Returns whether a file is trusted to have the bytes that were written to it.
     pub(super) fn is_complete(&self, stat: &Stat) -> bool {
         let changed = Version::from_stat(stat).changed();
         let period = self.periods.iter().rev().find(|period| period.since <= changed);
-        // A file on what is mounted below the folder was not synced.
+        // A file on another file system mounted below the folder was not synced.
         let is_synced = |period: &Period| period.epoch.is_none() && stat.st_dev == self.device;
         period.is_none_or(|period| is_synced(period) || self.is_own(period))
     }
 
-    /// Returns whether every file is believed.
+    /// Returns whether every file is trusted.
     pub(super) fn all_complete(&self) -> bool {
         self.periods.iter().all(|period| period.epoch.is_none() || self.is_own(period))
     }
 
-    /// Syncs the file system from time to time and notes that, until the other end of `stop` is
-    /// dropped.
+    /// Syncs the file system periodically and records that, until the sender of `stop` is dropped.
     ///
     /// # Errors
     ///
-    /// As syncfs(2). Any file that was written since the last sync may be without its bytes.
+    /// That of syncfs(2). Any file that was written since the last sync may lack its bytes.
     pub(super) fn sync_periodically(&self, stop: &Receiver<()>) -> Result<(), Errno> {
         let mut periods = self.periods.clone();
         while stop.recv_timeout(SYNC_INTERVAL) == Err(RecvTimeoutError::Timeout) {
-            // A file that cannot be noted is fetched again after a power cut, which is the only
-            // cost.
+            // Without the time, files are only fetched again after a power cut.
             let Ok(before) = now(&self.file) else { continue };
             if let Err(errno) = syncfs(&self.file) {
                 doubt(&mut periods);
@@ -132,19 +128,19 @@ impl WriteLog {
         Ok(())
     }
 
-    /// Notes that any file that this run has written may be without its bytes, after a sync failed.
+    /// Records that any file written by this run may lack its bytes, after a failed sync.
     pub(super) fn doubt(&self) {
         let mut periods = self.periods.clone();
         doubt(&mut periods);
         let _ = self.save(&periods);
     }
 
-    /// Returns whether this run has begun the log.
+    /// Returns whether this run created the log.
     pub(super) fn is_new(&self) -> bool {
         self.is_new
     }
 
-    /// Removes the log: everything is here.
+    /// Removes the log, because every file is complete.
     pub(super) fn remove(self) -> Result<(), Errno> {
         unlinkat(self.folder.as_fd(), WRITE_LOG, AtFlags::empty())
     }
@@ -156,14 +152,14 @@ impl WriteLog {
     fn save(&self, periods: &[Period]) -> io::Result<()> {
         let lines: String = periods.iter().map(line).collect();
         self.file.write_all_at(lines.as_bytes(), 0)?;
-        // Lines of before would be read with these.
+        // Otherwise earlier lines after these would be read, too.
         self.file.set_len(lines.len() as u64)
     }
 }
 
-/// Opens the log for this process alone, and returns whether it was made.
+/// Opens and locks the log; returns whether it was created.
 fn open_locked(folder: &OwnedFd) -> Result<(File, bool), Errno> {
-    // A FIFO must not wait for its other end.
+    // O_NONBLOCK: opening a FIFO must not block.
     let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let flags = flags | OFlags::CREATE | OFlags::RDWR;
     let mode = Mode::RUSR | Mode::WUSR;
@@ -183,7 +179,7 @@ fn open_locked(folder: &OwnedFd) -> Result<(File, bool), Errno> {
     }
 }
 
-/// Notes that everything before this moment is on the disk.
+/// Records that everything written before `time` is on the disk.
 fn advance(periods: &mut Vec<Period>, time: Timespec) {
     let Some(last) = periods.pop() else { return };
     let is_safe = |period: &Period| period.epoch.is_none();
@@ -193,14 +189,14 @@ fn advance(periods: &mut Vec<Period>, time: Timespec) {
     periods.push(Period { since: time, epoch: last.epoch });
 }
 
-/// Notes that files of the last period may be without their bytes.
+/// Records that files of the last period may lack their bytes.
 fn doubt(periods: &mut [Period]) {
     if let Some(last) = periods.last_mut() {
         *last = unknown(last.since);
     }
 }
 
-/// Reads the lines of a log that was changed last at this moment. Files that were being written
+/// Parses the lines of a log that was last changed at `modified`. Files that were being written
 /// when the power failed are not trusted.
 fn read(text: &[u8], modified: Timespec) -> Vec<Period> {
     let mut periods: Vec<_> = text.chunks(LINE).map_while(parse).collect();
@@ -213,7 +209,7 @@ fn read(text: &[u8], modified: Timespec) -> Vec<Period> {
     periods
 }
 
-/// Files of this period may be of any mount epoch.
+/// Returns a period whose files may be of any mount epoch.
 fn unknown(since: Timespec) -> Period {
     Period { since, epoch: Some(String::new()) }
 }
@@ -233,15 +229,15 @@ fn parse(line: &[u8]) -> Option<Period> {
     Some(Period { since: Timespec { tv_sec, tv_nsec }, epoch: epoch.map(str::to_owned) })
 }
 
-/// Returns the time of the file system's clock, which need not be that of this machine.
+/// Returns the time of the file system's clock, which may differ from that of this machine.
 fn now(file: &File) -> Result<Timespec, Errno> {
-    // The time of modification stays: it says when the text was written.
+    // The modification time is kept: it tells when the text was written.
     futimens(file, &times_of_new(mtime(&fstat(file)?)))?;
     let stat = fstat(file)?;
     Ok(Timespec { tv_sec: stat.st_atime, tv_nsec: stat.st_atime_nsec.cast_signed() })
 }
 
-/// The interval at which the log is brought to the disk.
+/// The interval between syncs.
 pub(super) const SYNC_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The value in place of a mount epoch for files that are on the disk.
@@ -250,7 +246,7 @@ const SAFE: &str = "safe";
 /// The length of a line in bytes.
 const LINE: usize = 256;
 
-/// Bytes of a log that are read.
+/// The maximum number of bytes of a log that are read.
 const MAX_LEN: usize = 64 << 10;
 
 #[cfg(test)]
@@ -261,16 +257,16 @@ mod tests {
         WriteLog::open(&OwnedFd::from(File::open(dest).unwrap())).unwrap()
     }
 
-    /// Creates a file and returns what is known of it.
+    /// Creates a file and returns its metadata.
     fn make(dest: &std::path::Path, name: &str) -> Stat {
         let file = File::create(dest.join(name)).unwrap();
         let stat = fstat(&file).unwrap();
-        // The kernel's clock goes on in steps, up to 10 ms each.
+        // The kernel's clock advances in steps of up to 10 ms.
         std::thread::sleep(Duration::from_millis(30));
         stat
     }
 
-    /// Changes the boot id in the log.
+    /// Replaces the boot id in the log.
     fn another_boot(dest: &std::path::Path) {
         let path = dest.join(WRITE_LOG);
         let text = std::fs::read_to_string(&path).unwrap();
@@ -293,7 +289,7 @@ mod tests {
         let new = make(dest, "new");
         assert_eq!([&old, &lost, &new].map(|stat| log.is_complete(stat)), [true, false, true]);
         assert!(!log.all_complete());
-        // An interrupted run later on does not make it any better, and what it wrote is lost, too.
+        // A later interrupted run does not restore it, and what that run wrote is lost, too.
         drop(log);
         another_boot(dest);
         let log = open(dest);
@@ -309,7 +305,7 @@ mod tests {
         let log = WriteLog::open(&folder).unwrap();
         let other = WriteLog::open(&folder).unwrap_err();
         assert_eq!(Errno::from_io_error(&other), Some(Errno::WOULDBLOCK));
-        // The first one has its log still.
+        // The first one still owns its log.
         log.remove().unwrap();
         let log = WriteLog::open(&folder).unwrap();
         assert!(log.is_new());
@@ -360,7 +356,7 @@ mod tests {
         log.save(&periods).unwrap();
         drop(log);
         assert_eq!(open(dest).periods.len(), 2);
-        // A line that stayed would be believed once the clock is beyond it.
+        // A stale line would be trusted once the clock has passed its time.
         assert_eq!(std::fs::metadata(dest.join(WRITE_LOG)).unwrap().len(), 2 * LINE as u64);
     }
 
@@ -399,7 +395,7 @@ mod tests {
                 (index < 3, false),
                 "{index}"
             );
-            // What is noted now can be read again, with the doubt.
+            // The log that is written now can be read again, including the doubt.
             drop(log);
             let log = open(dest);
             assert_eq!(

@@ -14,7 +14,7 @@ pub struct TarMember {
     pub path: Vec<u8>,
     /// Its kind.
     pub kind: MemberKind,
-    /// Its permission bits, without set-user-ID and its kin: at most `0o777`.
+    /// Its permission bits, at most `0o777`: without set-user-ID, set-group-ID and sticky.
     pub mode: u32,
     /// When it was last changed.
     pub modified: Timespec,
@@ -39,18 +39,18 @@ pub enum MemberKind {
     Folder,
     /// A symbolic link, with its target.
     Symlink(Vec<u8>),
-    /// Another name of a file that came before, with the path of that.
+    /// A hard link to an earlier member, with the path of that one.
     HardLink(Vec<u8>),
-    /// A device, a pipe or something that only its writer knows, with the letter of its kind.
+    /// A device, a pipe or a vendor-specific entry, with the letter of its kind.
     Other(u8),
 }
 
 /// The result of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TarEvent {
-    /// The header goes on.
+    /// The header continues.
     More,
-    /// The header is complete. The padded contents have to be taken before the next step.
+    /// The header is complete. The padded contents must be consumed before the next step.
     Member(TarMember),
     /// The archive is complete.
     End,
@@ -59,27 +59,27 @@ pub enum TarEvent {
 /// Reads headers.
 #[derive(Debug, Default)]
 pub struct Decoder {
-    /// The facts about the member to come in the headers so far.
+    /// What earlier headers say about the next member.
     extended: PaxHeader,
-    /// The extension whose contents are due, with their length.
+    /// The extension whose contents come next, with their length.
     due: Option<(Extension, usize)>,
 }
 
-/// Headers that only prepare for the one to come.
+/// Headers that describe the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extension {
-    /// GNU: a long target of a link.
+    /// GNU: a long link target.
     LongLink,
     /// GNU: a long path.
     LongName,
     /// PAX: records for the next member.
     Pax,
-    /// Nothing that concerns us: records for all members, the name of a volume.
+    /// Ignored: records for all members, the name of a volume.
     Skipped,
 }
 
 impl Decoder {
-    /// Returns the number of bytes that the next step takes, all of which are certain to be there.
+    /// Returns the number of bytes that the next step consumes, all of which are certain to exist.
     #[must_use]
     pub fn needed(&self) -> usize {
         match self.due {
@@ -88,13 +88,13 @@ impl Decoder {
         }
     }
 
-    /// Returns whether these are the contents of an extension, which a header always follows.
+    /// Returns whether the next bytes are the contents of an extension, always before a header.
     #[must_use]
     pub fn is_extended(&self) -> bool {
         self.due.is_some()
     }
 
-    /// Takes [`needed`](Self::needed) bytes.
+    /// Consumes [`needed`](Self::needed) bytes.
     ///
     /// # Errors
     ///
@@ -112,7 +112,7 @@ impl Decoder {
         }
     }
 
-    /// Takes the contents of an extension.
+    /// Applies the contents of an extension.
     fn extend(&mut self, extension: Extension, value: &[u8]) -> Result<(), TarError> {
         let text = || value.split(|byte| *byte == 0).next().unwrap_or_default().to_vec();
         match extension {
@@ -124,10 +124,10 @@ impl Decoder {
         Ok(())
     }
 
-    /// Takes a block with a header.
+    /// Parses a header block.
     fn header(&mut self, block: &[u8]) -> Result<TarEvent, TarError> {
         if block.iter().all(|byte| *byte == 0) {
-            // Two of them end an archive, but one is where no header can be any more.
+            // Two of them end an archive, but the first is enough, because it cannot be a header.
             return Ok(TarEvent::End);
         }
         let header = Header::from_byte_slice(block);
@@ -168,7 +168,7 @@ fn member(header: &Header, extended: PaxHeader, size: u64) -> Result<TarMember, 
         extended.target.unwrap_or_else(own)
     };
     let kind = match header.entry_type() {
-        // Before ustar a folder was a file with a slash at its end.
+        // Before ustar, a folder was a file whose name ends in a slash.
         EntryType::Regular if path.ends_with(b"/") => MemberKind::Folder,
         EntryType::Regular | EntryType::Continuous => MemberKind::File,
         EntryType::Directory => MemberKind::Folder,
@@ -211,7 +211,7 @@ fn check(header: &Header, block: &[u8]) -> Result<(), TarError> {
 /// The permission bits that are kept: without set-user-ID, set-group-ID and sticky.
 const PERMISSIONS: u32 = 0o777;
 
-/// The maximum size of an extension in bytes. Paths have 4,096, and libarchive uses the same limit.
+/// The maximum size of an extension in bytes, which libarchive has, too. PATH_MAX is 4,096.
 const MAX_EXTENDED: usize = 1 << 20;
 
 /// The maximum size of a file in bytes, which leaves room for offsets in the archive.

@@ -24,7 +24,7 @@ pub enum TarError {
     /// A PAX record is not as long as it says.
     #[error("a header of the archive has a malformed record")]
     Record,
-    /// The names of one member are longer than any file system has them.
+    /// The names of one member are longer than any file system allows.
     #[error("a header of the archive is too long")]
     TooLong,
     /// It has files with holes, or is one of several volumes.

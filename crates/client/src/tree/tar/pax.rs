@@ -4,14 +4,14 @@ use rustix::fs::Timespec;
 
 use super::TarError;
 
-/// The facts about the next member in extension headers.
+/// What extension headers say about the next member.
 #[derive(Debug, Default)]
 pub(super) struct PaxHeader {
     pub(super) path: Option<Vec<u8>>,
     pub(super) target: Option<Vec<u8>>,
     pub(super) size: Option<u64>,
     pub(super) modified: Option<Timespec>,
-    /// Whether the contents are a list of pieces rather than the file.
+    /// Whether the contents are a list of pieces instead of the whole file.
     pub(super) is_sparse: bool,
 }
 
