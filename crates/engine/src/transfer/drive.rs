@@ -85,7 +85,13 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
                 return Err(Error::Cancelled { report });
             }
             let wait = match self.advance()? {
-                Status::Done => return Ok(()),
+                Status::Done => {
+                    // The detector may go on to the next transfer, such as that of another chunk.
+                    if let Some(stall) = self.options.stall.as_mut() {
+                        stall.moved(self.report.bytes() - seen.0);
+                    }
+                    return Ok(());
+                }
                 Status::Yielded => {
                     if self.options.listener.is_some() && last_look.elapsed() >= LISTEN_INTERVAL {
                         last_look = Instant::now();

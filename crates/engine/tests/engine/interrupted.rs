@@ -426,6 +426,22 @@ fn a_peer_that_moves_too_little_is_stalled() {
 }
 
 #[test]
+fn the_last_bytes_of_a_transfer_count_for_the_next() {
+    let (timeout, scratch) = (Duration::from_secs(60), Scratch::new());
+    let file = File::create(scratch.path("target")).unwrap();
+    let (mut peer, from) = tcp_pair();
+    let mut stall = StallDetector::new(Some(timeout), 1);
+    for _ in 0..3 {
+        // As if the head of a chunk had been waited for.
+        stall.waited(timeout / 2);
+        peer.write_all(&[b'x'; 100]).unwrap();
+        let transfer = Transfer::new(Source::of(&from).unwrap().len(100), Sink::of(&file).unwrap());
+        transfer.options(Options::default().stall_detector(&mut stall)).run().unwrap();
+        assert_eq!(stall.left(), Some(timeout));
+    }
+}
+
+#[test]
 fn a_pause_of_a_reader_on_this_side_is_not_the_peers() {
     let timeout = Duration::from_millis(200);
     let (mut peer, from) = tcp_pair();
