@@ -19,6 +19,7 @@ use super::error::{Result, UploadError};
 use super::journal::{UploadJournal, is_version, version};
 use super::options::{Condition, MODIFIED, RESUMABLE_FROM, UploadEvent};
 use super::uploader::{AttemptEnd, Uploader};
+use crate::error::ClientError;
 use crate::http::Request;
 
 impl<'a> Uploader<'_, 'a, '_> {
@@ -65,7 +66,15 @@ impl<'a> Uploader<'_, 'a, '_> {
             return Ok(());
         }
         let request = Request { method: "OPTIONS", fields: &[] };
-        let answer = match self.execute(&request, &self.url.clone()) {
+        let url = self.url.clone();
+        let answer = match self.execute(&request, &url) {
+            // Without an answer, a large upload would have to start over after each failure.
+            Err(error) if error.is_broken_off() && !matches!(error, ClientError::Stalled) => {
+                self.execute(&request, &url)
+            }
+            answer => answer,
+        };
+        let answer = match answer {
             // A proxy may reject this method: the upload itself shows whether the server can be
             // reached.
             Err(error) if error.is_broken_off() => return Ok(()),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use underpass_client::{HttpClient, Request};
 
-use super::rig::{Sample, Scripted, field, noise, put, script};
+use super::rig::{Conn, Sample, Scripted, field, noise, put, script};
 
 const LEN: usize = 4 << 20;
 
@@ -83,10 +83,8 @@ fn a_proxy_that_blocks_options_prevents_no_upload() {
     let sample = Sample::of(LEN);
     let expected = sample.bytes.clone();
     let server = Scripted::new(vec![
-        script(|mut conn| {
-            assert!(conn.head().starts_with("OPTIONS /file "));
-            conn.reset();
-        }),
+        script(reset_options),
+        script(reset_options),
         script(move |mut conn| {
             let head = conn.head();
             assert!(head.starts_with("PUT /file HTTP/1.1"), "{head}");
@@ -96,6 +94,29 @@ fn a_proxy_that_blocks_options_prevents_no_upload() {
         }),
     ]);
     assert!(!sample.put_resumably(&server.url("/file")).done().is_resumable);
+}
+
+#[test]
+fn a_question_that_breaks_off_once_is_asked_again() {
+    let sample = Sample::of(LEN);
+    let expected = sample.bytes.clone();
+    let server = Scripted::new(vec![
+        script(reset_options),
+        script(move |mut conn| {
+            assert!(conn.head().starts_with("OPTIONS /file "));
+            conn.answer("204 No Content", &["Upload-Limit: min-size=0"]);
+            let head = conn.head();
+            assert_eq!(field(&head, "upload-complete"), Some("?1"));
+            conn.say_continue();
+            conn.accept(&expected);
+        }),
+    ]);
+    assert!(sample.put_resumably(&server.url("/file")).done().is_resumable);
+}
+
+fn reset_options(mut conn: Conn) {
+    assert!(conn.head().starts_with("OPTIONS /file "));
+    conn.reset();
 }
 
 #[test]
