@@ -4,13 +4,13 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::Errno;
-pub(crate) use underpass_engine::atomic_file::without_acl;
 use underpass_engine::atomic_file::{acl_entry, try_without_acl};
 
 use crate::attributes::inherited::default_acl;
 use crate::attributes::named::NamedAt;
 
-/// Does the same as [`without_acl`] for entries that cannot be opened: devices, FIFOs and sockets.
+/// Does the same as [`without_acl`](underpass_engine::atomic_file::without_acl) for entries that
+/// cannot be opened: devices, FIFOs and sockets.
 ///
 /// # Errors
 ///

@@ -18,7 +18,7 @@ use underpass_engine::{
 };
 
 use super::{EndError, Input, Opener, OutputTarget, OverwriteRule, is_dash};
-use crate::attributes::{permissions, times};
+use crate::attributes::times;
 use crate::error::{At, CopyError};
 use crate::options::preserve::{Preserve, PreserveMode};
 use crate::options::{CopyOptions, ExistingFiles, When};
@@ -192,7 +192,7 @@ fn keep_mode_and_times(
     }
     let stat = fstat(from).with_path("looking at", input.path())?;
     let new = fstat(to).with_path("looking at", path)?.st_mode & 0o7777;
-    let mode = permissions::without_acl(from.as_fd(), stat.st_mode);
+    let mode = atomic_file::without_acl(from.as_fd(), stat.st_mode);
     let mode = if preserve.keeps_mode() {
         mode & 0o1777
     } else if !target.keeps_old() && preserve.mode != PreserveMode::Nothing {
