@@ -142,7 +142,10 @@ fn options_that_do_not_fit_are_wrong_usage() {
         (&["--acme", "a.example", "--tls-cert", "x"], &["leave out --tls"]),
         (&["--acme-email", "a@b.example"], &["--acme-email needs --acme NAME"]),
         (&["--acme", "a.example", "--acme-directory", "http://ca/"], &["begins with https://"]),
-        (&["--acme", "files.example.org", "--acme-state", state], &["would be served", "--acme-state"]),
+        (
+            &["--acme", "files.example.org", "--acme-state", state],
+            &["would be served", "--acme-state"],
+        ),
     ] {
         run(["serve", "-p0", "-b127.0.0.1"].iter().chain(options).chain(&[root])).failed(2, words);
     }
