@@ -42,7 +42,7 @@ pub(crate) struct CopyContext<'a> {
     pub(crate) jobs: usize,
     /// The number of tree levels that each thread may have open.
     pub(crate) levels: usize,
-    /// Set when something was not begun because the copy was cancelled or is over.
+    /// Set when a task or entry was not begun because the copy was cancelled or is over.
     skipped: AtomicBool,
     /// Set when nothing more can be copied.
     is_over: AtomicBool,
@@ -63,7 +63,7 @@ pub(crate) struct CopyContext<'a> {
     /// Whether copies are remembered, because a later round may want to replace them, or because
     /// two folders may have one target.
     remembers: AtomicBool,
-    /// The id of this run of the machine, if that matters and is known.
+    /// The boot id, if it matters and is known.
     pub(crate) boot: Option<String>,
     /// Whether new files [keep
     /// leftovers](underpass_engine::atomic_file::AtomicFile::keeping_leftovers): an entry with a
@@ -71,7 +71,7 @@ pub(crate) struct CopyContext<'a> {
     pub(crate) keeps_leftovers: bool,
     /// The hidden names that this run uses.
     pub(crate) hidden_names: HiddenNamesInUse,
-    /// The remembered copies, without names.
+    /// The remembered copies, without their names.
     remembered: Mutex<MadeFiles>,
     /// Device, descriptor and path of each file system that is written to, if all is synced.
     written: Mutex<Vec<(u64, OwnedFd, PathBuf)>>,
@@ -154,7 +154,7 @@ impl<'a> CopyContext<'a> {
         }
     }
 
-    /// Returns whether the next task or entry is not begun, which is remembered.
+    /// Returns whether the next task or entry must not be begun, and remembers that.
     pub(crate) fn skips(&self) -> bool {
         let is_over = self.is_over();
         if is_over {
@@ -214,7 +214,7 @@ impl<'a> CopyContext<'a> {
     }
 
     /// Returns whether one of the file systems whose copies have this path is not among `devices`.
-    /// Without any device nothing is there, so those further below count, too.
+    /// Without any device the folder does not exist, so those further below count, too.
     pub(crate) fn misses_mount(&self, target: &Path, devices: &[u64]) -> bool {
         let mounts = lock(&self.mounts);
         mounts.iter().any(|(path, device)| match path.strip_prefix(target) {
@@ -255,7 +255,7 @@ impl<'a> CopyContext<'a> {
         lock(&self.problems).push(failure);
     }
 
-    /// Records that a mark of what was not complete could not be removed.
+    /// Records a failure to remove the mark of an incomplete copy.
     pub(crate) fn check_unmarked(&self, done: Result<(), Errno>, path: impl FnOnce() -> PathBuf) {
         if let Err(failure) = done.at("removing the mark of", path) {
             self.record_problem(failure);
@@ -305,7 +305,7 @@ impl<'a> CopyContext<'a> {
         }
     }
 
-    /// Waits until everything is on the disk, and returns whether that worked.
+    /// Waits until everything is on the disk, and returns whether that succeeded.
     pub(crate) fn sync(&self, folder: &DirPair) -> bool {
         let mut is_synced = folder.system != FUSE || self.sync_names(folder);
         for (_, written, path) in &*lock(&self.written) {
@@ -317,8 +317,8 @@ impl<'a> CopyContext<'a> {
         is_synced
     }
 
-    /// Waits until the names in a folder are on the disk, and returns whether that worked. It is
-    /// for FUSE, where files and folders are synced one by one.
+    /// Waits until the names in a folder are on the disk, and returns whether that succeeded. Only
+    /// FUSE needs it, where files and folders are synced one by one.
     fn sync_names(&self, folder: &DirPair) -> bool {
         let synced = open_folder(folder.as_fd(), c".").and_then(fsync);
         let synced = synced.at(SYNCING, || folder.target_path(c""));
@@ -351,7 +351,7 @@ impl<'a> CopyContext<'a> {
     }
 
     /// Gives a folder the attributes of its original. One that still has a hidden name gets none: a
-    /// later run goes on with it, or it is merged into another one.
+    /// later run resumes it, or it is merged into another one.
     fn finish(&self, folder: &DirPair) {
         let is_hidden = lock(&folder.chain.hidden).is_some();
         let settings = &self.settings;
@@ -387,7 +387,7 @@ impl<'a> CopyContext<'a> {
     fn unmark(&self, folder: &DirPair) {
         let is_top = folder.parent.as_ref().is_some_and(|parent| parent.is_top());
         if self.settings.resume && is_top && !self.settings.dry_run && self.is_complete() {
-            // Without the mark a repeated command would mean something else.
+            // Without the mark, a repeated command would copy to another place.
             if self.settings.sync && !self.sync(folder) {
                 return;
             }
@@ -449,7 +449,7 @@ impl<'a> CopyContext<'a> {
         self.may_replace(to)
     }
 
-    /// Gives a folder its name, if it has a hidden one until now.
+    /// Gives a folder its name, if it still has a hidden one.
     fn give_name(&self, folder: &DirPair) {
         self.name_hidden(folder, |parent, hidden| {
             match merge::rename_new(parent, hidden, &folder.chain.target) {

@@ -39,12 +39,12 @@ pub enum CopyError {
     /// above them, may be left under hidden names.
     #[error("a thread panicked, so the copy is incomplete")]
     Panicked,
-    /// The system refused something about a file or folder.
+    /// A system call on a file or folder failed.
     #[error("{action} {}: {}", shown(.path), in_words(.source))]
     Path {
         /// The action that failed.
         action: Action,
-        /// With which file or folder.
+        /// The file or folder.
         path: PathBuf,
         /// The system's error.
         source: io::Error,
@@ -88,7 +88,7 @@ impl CopyError {
             Some(Errno::NOSPC | Errno::DQUOT) => {
                 let above = path.parent().filter(|above| !above.as_os_str().is_empty());
                 let failed = stat(above.unwrap_or(Path::new(".")));
-                // Where the path leads nowhere, no other file system is known.
+                // If the path cannot be resolved, no other file system is known.
                 !failed.is_ok_and(|it| fstat(target).is_ok_and(|top| top.st_dev != it.st_dev))
             }
             _ => false,
@@ -96,7 +96,7 @@ impl CopyError {
     }
 
     /// Returns a number of bytes for which a full disk has no room, even once this file, and those
-    /// of other workers that did not fit either, are gone.
+    /// of other workers that did not fit either, are removed.
     fn ample(&self) -> u64 {
         let Self::Transfer { from, .. } = self else { return AMPLE };
         let found = stat(from).ok().and_then(|found| u64::try_from(found.st_blocks).ok());
@@ -108,7 +108,7 @@ impl CopyError {
 fn has_room(folder: impl AsFd, len: u64) -> bool {
     let made = || -> io::Result<()> {
         let found = fstatvfs(&folder)?;
-        // btrfs and file systems without fallocate(2) reserve nothing below; some tell no numbers.
+        // btrfs and file systems without fallocate(2) reserve nothing below; some have no counts.
         if found.f_blocks > 0 && found.f_bavail.saturating_mul(found.f_frsize) < len {
             return Err(Errno::NOSPC.into());
         }
@@ -118,7 +118,7 @@ fn has_room(folder: impl AsFd, len: u64) -> bool {
         file.reserve(len)?;
         Ok(check_writes(file.file())?)
     };
-    // Where no file may be made, nothing is known.
+    // Where no file can be created, nothing is known.
     !made().is_err_and(|error| {
         matches!(Errno::from_io_error(&error), Some(Errno::NOSPC | Errno::DQUOT))
     })
@@ -140,7 +140,7 @@ impl Problems {
     }
 }
 
-/// Problems that are kept; of further ones only the number is known.
+/// The maximum number of problems that are kept; further ones are only counted.
 const MAX_PROBLEMS: usize = 1000;
 
 /// A disk with this many bytes of room beyond the size of the file is not full.
@@ -150,7 +150,7 @@ const AMPLE: u64 = 16 << 20;
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CopyRefusal {
-    /// Something has the name, and nothing is to be replaced.
+    /// The target exists, and the options forbid replacing it.
     #[error("{} exists: not replaced", .to.display())]
     Exists {
         /// The existing entry.
@@ -210,7 +210,7 @@ pub enum CopyRefusal {
         /// The source.
         from: PathBuf,
     },
-    /// Something else has taken the place of a file, and could not be read to an end.
+    /// Another kind of entry has replaced a file, and might never end when read.
     #[error("{} is not a file any more: not copied", .from.display())]
     NotAFile {
         /// The path of the file.
@@ -269,7 +269,7 @@ fn shown(path: &Path) -> String {
     if path.as_os_str().is_empty() { "''".to_owned() } else { path.display().to_string() }
 }
 
-/// Turns an error of the system into a [`CopyError`]; the path is made only if there is one.
+/// Turns an error of the system into a [`CopyError`]; builds the path only if there is an error.
 pub(crate) trait At<T> {
     /// Adds the path, and the `action` that failed on it.
     fn at<P: Into<PathBuf>>(self, action: impl Into<Action>, path: impl FnOnce() -> P)

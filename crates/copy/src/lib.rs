@@ -1,8 +1,8 @@
 //! Copies files and trees within one machine.
 //!
 //! [`copy`] copies its sources to a target, with the names that coreutils' `cp` would choose, and
-//! [`copy_folder`] copies an open folder. Everything that is copied appears under its name when it
-//! is whole: files are written without a name, and folders under a hidden one.
+//! [`copy_folder`] copies an open folder. Every copy gets its name when it is complete: files are
+//! written unnamed (`O_TMPFILE`), and folders under a hidden name.
 //!
 //! The crate prints nothing, asks nothing and catches no signal: a [`CopyObserver`] does. The
 //! result is a [`CopyOutcome`].
@@ -28,7 +28,7 @@
 #![forbid(unsafe_code)]
 
 #[cfg(not(target_os = "linux"))]
-compile_error!("underpass-copy is about Linux system calls and needs Linux");
+compile_error!("underpass-copy uses Linux system calls and needs Linux");
 
 mod attributes;
 mod context;
@@ -86,9 +86,9 @@ use worker::CopyWorker;
 /// # On failure
 ///
 /// After an error nothing was copied. After problems, or a copy that was cancelled, each file that
-/// has its name is whole, and each new folder that has its name has all files of its original but
-/// those that the problems name. Incomplete entries have hidden names, which a later copy resumes
-/// or removes, and the folders above it do not have the times of their originals. Files that are
+/// has its name is complete, and each new folder that has its name has all files of its original
+/// but those that the problems name. Incomplete entries have hidden names; a later copy resumes or
+/// removes them, and the folders above them lack the times of their originals. Files that are
 /// written in place ([`CopyOptions::in_place`]) may be a part.
 pub fn copy(
     options: &CopyOptions,
@@ -128,12 +128,12 @@ fn copy_plan(
     observer: &dyn CopyObserver,
     cancel: &AtomicBool,
 ) -> CopyOutcome {
-    // Answers that were written beforehand are those for the sources in their order.
+    // Answers that are piped in must match the order of the sources.
     let jobs = if settings.interactive { 1 } else { settings.jobs };
     let max_open_files = settings.max_open_files;
     let mut context = CopyContext::new(settings, plan.overlaps, observer, cancel);
     (context.levels, context.jobs) = queue::levels_and_jobs(max_open_files, jobs);
-    // A copy that removes no leftovers on its way sweeps them up in the end.
+    // A copy that removes no leftovers as it goes removes them at the end.
     context.keeps_leftovers = context.settings.recursive
         || context.settings.resume
         || plan.rounds.iter().flatten().any(|entry| hidden_names::is_hidden(entry.target()));
@@ -202,7 +202,7 @@ fn work(context: &CopyContext<'_>, jobs: usize, totals: &mut CopyTotals) {
         if workers.is_empty() {
             totals.add(&CopyWorker::run(context));
         }
-        // Tasks stay if all threads have panicked.
+        // Tasks remain if all threads have panicked.
         while !context.queue.wait(PROGRESS_INTERVAL)
             && !workers.iter().all(|worker| worker.is_finished())
         {
@@ -217,8 +217,8 @@ fn work(context: &CopyContext<'_>, jobs: usize, totals: &mut CopyTotals) {
     });
 }
 
-/// Returns the folder that the sources are put in, and records the facts that are known before the
-/// first task. Nothing is made twice there if a file `is_alone`.
+/// Returns the folder that the sources are put in, and records what is known before the first task.
+/// If `is_alone`, the only source is a file, so no name can be made twice.
 fn begin(context: &CopyContext<'_>, plan: CopyPlan, is_alone: bool) -> Arc<DirPair> {
     let top = Arc::new(DirPair {
         source: plan.source,

@@ -44,14 +44,14 @@ pub trait CopyObserver: Sync {
         let _ = path;
     }
 
-    /// Takes a source that was named twice, and is copied once.
+    /// Receives a source that was named twice, and is copied once.
     fn named_twice(&self, from: &Path) {
         let _ = from;
     }
 
     /// Answers whether the file at `path` may be replaced, where
-    /// [`CopyOptions::interactive`](crate::CopyOptions::interactive) is set. It is asked one
-    /// question at a time.
+    /// [`CopyOptions::interactive`](crate::CopyOptions::interactive) is set. Calls never
+    /// overlap.
     ///
     /// # Errors
     ///

@@ -33,7 +33,7 @@ pub struct CopyOutcome {
 pub struct CopyTotals {
     /// Files that were copied.
     pub files: u64,
-    /// The kinds of the sources that were read for these, each once, unless folders were copied.
+    /// The distinct kinds of the sources of these files, unless folders were copied.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub source_kinds: Vec<Kind>,
     /// Folders that were walked.
@@ -58,7 +58,7 @@ pub struct CopyTotals {
     pub hole_bytes: u64,
     /// Copies that were compared with their originals.
     pub verified: u64,
-    /// Bytes of these.
+    /// Bytes of the copies that were compared.
     pub verified_bytes: u64,
     /// Copies whose owner could not be kept.
     pub without_owner: u64,
@@ -68,7 +68,7 @@ pub struct CopyTotals {
     pub in_place: u64,
     /// Files that were copied twice because they changed during the copy.
     pub copied_again: u64,
-    /// Further names that were copied because they could not be linked.
+    /// Further names of files that became separate copies because they could not be linked.
     pub links_copied: u64,
     /// The copied files by file systems.
     #[cfg_attr(feature = "serde", serde(skip))]
@@ -106,7 +106,7 @@ impl CopyTotals {
         }
     }
 
-    /// Returns the counts of what goes between two file systems.
+    /// Returns the counts of the files copied from one type of file system to another.
     pub(crate) fn between(&mut self, from: &'static str, to: &'static str) -> &mut BetweenSystems {
         let known = self.systems.iter().position(|each| (each.from, each.to) == (from, to));
         let at = known.unwrap_or_else(|| {

@@ -47,11 +47,11 @@ pub(crate) struct CopyPlan {
     pub(crate) rounds: Vec<Vec<SourceEntry>>,
     /// The first round after the last source whose contents are copied, and not the folder itself.
     pub(crate) first_after_contents: usize,
-    /// Whether a file may be found more often than it has names.
+    /// Whether a file may be found more often than its link count.
     pub(crate) overlaps: bool,
     /// Sources that cannot be copied.
     pub(crate) problems: Vec<CopyError>,
-    /// Whether what dead processes have left is removed from the folder.
+    /// Whether leftovers of dead processes are removed from the folder.
     pub(crate) sweeps: bool,
     /// The size in bytes, if one file is copied.
     pub(crate) len: Option<u64>,
@@ -106,7 +106,7 @@ impl CopyPlan {
         let open = |path: &Path| openat(CWD, path, flags, Mode::empty());
         let action = if destination.name.is_some() { Action::Creating } else { "opening".into() };
         let target = open(&destination.folder).at(action, || destination_path(&destination))?;
-        // Paths from the root lead on where the current folder is closed to this user.
+        // Absolute paths work even where this user may not open the current folder.
         let is_absolute = sources.iter().all(|from| from.is_absolute());
         let base = if is_absolute { "/" } else { "." };
         let source = open(Path::new(base)).at("opening", || base)?;
@@ -157,7 +157,7 @@ impl CopyPlan {
         if let [from] = sources {
             plan.len =
                 fs::metadata(from).ok().filter(fs::Metadata::is_file).map(|found| found.len());
-            // Alone, it may say by itself why it cannot be copied.
+            // The error of a sole source is returned as it is.
             if let Some(failure) = plan.problems.pop() {
                 return Err(failure);
             }
@@ -219,7 +219,7 @@ fn is_link(path: &Path) -> bool {
     fs::symlink_metadata(OsStr::from_bytes(&bytes[..end])).is_ok_and(|found| found.is_symlink())
 }
 
-/// Returns the properties of a source: those of a link itself if the link is copied.
+/// Returns the metadata of a source: that of a link itself if the link is copied.
 fn metadata(settings: &Settings<'_>, from: &Path) -> io::Result<fs::Metadata> {
     if settings.follow.follows_named() { fs::metadata(from) } else { fs::symlink_metadata(from) }
 }
@@ -267,13 +267,13 @@ fn entry(
     let is_decided_now = settings.dry_run && settings.existing == ExistingFiles::Replace;
     let is_second = kind != FileType::Directory && !named_before.is_empty();
     if is_decided_now && is_second && !settings.keeps_all() {
-        // Nothing is made that would show it later.
+        // A dry run makes nothing that would show this later.
         let to = destination.folder.join(OsStr::from_bytes(new_name.as_bytes()));
         return refuse(CopyRefusal::JustMade { from: from.to_owned(), to });
     }
     named_before.push(own);
     let round = match new_name.as_bytes() {
-        // An entry of this source may have the name of any other source.
+        // An entry of this source may have the same name as any other source.
         b"." => plan.rounds.len(),
         _ => (named_before.len() - 1).max(plan.first_after_contents),
     };
@@ -299,7 +299,7 @@ fn with_parents(
     Ok(parents.add(from, kind, follows))
 }
 
-/// Returns the properties of a source, unless it is a folder that would be copied into itself.
+/// Returns the metadata of a source, unless it is a folder that would be copied into itself.
 fn look(
     settings: &Settings<'_>,
     from: &Path,
@@ -331,7 +331,7 @@ fn refuse_inside(found: &Stat, from: &Path, destination: &PlanDest, plan: &CopyP
     let mut at = openat(&plan.target, ".", flags, Mode::empty())
         .at("opening", || destination.folder.as_path())?;
     let mut last = None;
-    // To the root, which is its own parent.
+    // Up to the root, which is its own parent.
     loop {
         let stat = fstat(&at).at("looking at", || destination.folder.as_path())?;
         let here = FileId::of(&stat);

@@ -1,12 +1,12 @@
 //! A queue of tasks for several threads.
 //!
-//! The task that came last is taken first. A walk that puts the files of a folder on top of its
-//! folders, and those on top of the rest of its listing, has no more tasks waiting than its tree is
-//! deep and a part of a listing is long, however many entries there are.
+//! The task that was added last is taken first. A walk that puts the files of a folder on top of
+//! its folders, and those on top of the rest of its listing, has at most as many tasks waiting as
+//! its tree is deep and a part of a listing is long, however many entries there are.
 //!
-//! Two threads that make files in the same folder wait for each other, as the kernel makes one at a
-//! time there. A thread therefore gets a task that fills another folder, if there is one not far
-//! from the top.
+//! Two threads that create files in the same folder wait for each other, as the kernel locks the
+//! folder for each. A thread therefore gets a task that fills another folder, if there is one near
+//! the top.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex};
@@ -17,11 +17,11 @@ use underpass_engine::wait::{lock, unpoison};
 use crate::tree::link_table::MAX_WAITING;
 
 /// Returns a number for the object that a task keeps busy, such as the address of a folder; `None`
-/// if any number of such tasks can be done at a time. Until the task is done, no other object may
-/// get that number.
+/// if any number of such tasks can run at a time. Until the task is done, no other object may get
+/// that number.
 type BusyKey<T> = fn(&T) -> Option<usize>;
 
-/// Tasks that wait, and those that are being done.
+/// Tasks that wait, and those in progress.
 #[derive(Debug)]
 pub(crate) struct WorkQueue<T> {
     busy_key: BusyKey<T>,
@@ -83,8 +83,8 @@ impl<T> WorkQueue<T> {
         self.changed.notify_all();
     }
 
-    /// Takes the next task, and waits for one as long as another thread does a task from which more
-    /// may come. Returns `None` when nothing is left. Call [`done`](Self::done) when it is done.
+    /// Takes the next task, and waits for one while another thread runs a task that may add more.
+    /// Returns `None` when no task is left. Call [`done`](Self::done) when it is done.
     pub(crate) fn lease_next(&self) -> Option<(T, TaskLease<'_, T>)> {
         let mut state = lock(&self.state);
         loop {
@@ -100,7 +100,7 @@ impl<T> WorkQueue<T> {
         }
     }
 
-    /// Gives back the lease of a task that is done, after everything that comes from it was added.
+    /// Gives back the lease of a task that is done, after it has added all its tasks.
     pub(crate) fn done(&self, lease: TaskLease<'_, T>) {
         drop(lease);
     }
@@ -148,7 +148,7 @@ pub(crate) fn levels_and_jobs(descriptors: u64, jobs: usize) -> (usize, usize) {
     (levels.max(2), jobs)
 }
 
-/// Descriptors that the process has besides, and those of folders in which names wait to be links.
+/// Descriptors that the process has open otherwise, and those of folders where links wait.
 const OTHER_FILES: usize = 32 + 2 * MAX_WAITING;
 
 /// With fewer descriptors there are fewer threads.

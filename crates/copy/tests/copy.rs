@@ -1,4 +1,4 @@
-//! The crate as other crates use it.
+//! Tests the crate through its public API.
 
 #![allow(clippy::unwrap_used)]
 
@@ -21,7 +21,7 @@ use underpass_engine::{DeclineReason, Declined, Integrity};
 use underpass_testkit::is_full;
 use underpass_testkit::mounts::{FileSystem, Mounted};
 
-/// Nothing to tell, nothing to ask.
+/// Ignores all reports, and gives the default answers.
 struct Silent;
 
 impl CopyObserver for Silent {}
@@ -61,7 +61,7 @@ fn a_tree_is_copied_and_counted() {
 }
 
 #[test]
-fn a_copy_that_is_cancelled_before_it_begins_is_no_success() {
+fn a_copy_cancelled_before_it_begins_is_no_success() {
     let here = tree();
     for (source, options) in [("a", recursive()), ("a/f", CopyOptions::default())] {
         let outcome = run(here.path(), (source, "n"), &options, true).unwrap();
@@ -142,7 +142,7 @@ fn the_observer_gets_questions_and_events() {
 }
 
 #[test]
-fn hidden_links_of_a_killed_process_are_not_in_the_way() {
+fn hidden_links_of_a_killed_process_do_not_block_a_copy() {
     let here = tree();
     let path = |name: &str| here.path().join(name);
     let options = CopyOptions { hard_links: true, ..recursive() };
@@ -157,7 +157,7 @@ fn hidden_links_of_a_killed_process_are_not_in_the_way() {
     )
     .unwrap();
     run(here.path(), ("a", "n"), &options, false).unwrap();
-    // Neither name of the file is one of the copy any more.
+    // Neither name leads to the copy any more.
     for name in ["f", "h"] {
         fs::remove_file(path("n").join(name)).unwrap();
         fs::write(path("n").join(name), "old").unwrap();
@@ -169,7 +169,7 @@ fn hidden_links_of_a_killed_process_are_not_in_the_way() {
     }
     std::os::unix::fs::symlink("elsewhere", hidden("l")).unwrap();
     fs::write(hidden("p"), "").unwrap();
-    // What was left for a name that is not copied may be a file of the user.
+    // A hidden link for a name that is not copied may be the user's own.
     std::os::unix::fs::symlink("elsewhere", hidden("other")).unwrap();
     for _ in 0..2 {
         let outcome = run(here.path(), ("a", "n"), &options, false).unwrap();
@@ -183,9 +183,9 @@ fn hidden_links_of_a_killed_process_are_not_in_the_way() {
     assert_eq!(left, [hidden_name(OsStr::new("other"), Some(number)).into_string().unwrap()]);
 }
 
-/// A copy may fail beside a writer. One that succeeds is what one write has written.
+/// A copy may fail while another thread writes. One that succeeds has the bytes of a single write.
 #[test]
-fn a_copy_beside_a_writer_has_one_version() {
+fn a_copy_during_writes_has_one_version() {
     let here = TempDir::new().unwrap();
     let file = fs::File::create(here.path().join("a")).unwrap();
     let versions = [vec![0_u8; 30_000], vec![1_u8; 30_000]];
@@ -207,7 +207,7 @@ fn a_copy_beside_a_writer_has_one_version() {
             (When::Always, Integrity::Snapshot),
         ] {
             let options = CopyOptions { sparse, integrity, jobs: 1, ..CopyOptions::default() };
-            // Each waits for the writer, and gives up.
+            // Each copy waits for the writer, and gives up.
             for _ in 0..if is_full() { 20 } else { 3 } {
                 let outcome = run(here.path(), ("a", "n"), &options, false);
                 let copy = fs::read(here.path().join("n")).unwrap_or_default();
@@ -220,9 +220,9 @@ fn a_copy_beside_a_writer_has_one_version() {
     });
 }
 
-/// What is read to find zeros is read from the file itself.
+/// A search for zeros reads the file itself, without a lease or snapshot.
 #[test]
-fn a_level_that_cannot_be_held_while_zeros_are_looked_for_is_reported() {
+fn an_unavailable_integrity_level_is_reported_when_zeros_become_holes() {
     let here = tree();
     for integrity in [Integrity::Lease, Integrity::Snapshot] {
         let options = CopyOptions { sparse: When::Always, integrity, ..CopyOptions::default() };
@@ -236,7 +236,7 @@ fn a_level_that_cannot_be_held_while_zeros_are_looked_for_is_reported() {
 
 #[test]
 fn a_part_of_an_earlier_run_gets_the_mode_that_the_original_has_now() {
-    /// Cancels the copy when its first file is about to be copied.
+    /// Cancels the copy just before its first file is copied.
     struct Cancelling<'a>(&'a AtomicBool);
     impl CopyObserver for Cancelling<'_> {
         fn has_room(&self, _: u64) -> bool {
@@ -284,7 +284,7 @@ fn files_have_their_group_where_the_file_system_chooses_another() {
 }
 
 #[test]
-fn a_copy_that_is_up_to_date_gets_the_names_that_its_original_has_got() {
+fn an_up_to_date_copy_gets_the_new_hard_links_of_its_original() {
     for (old, new) in [("m", "z"), ("m", "a")] {
         let here = TempDir::new().unwrap();
         let path = |name: String| here.path().join(name);

@@ -1,4 +1,4 @@
-//! What other processes do while something is copied. The observer does it, as it is called at
+//! Changes that other processes make during a copy. The observer makes them, as it is called at
 //! known moments.
 
 #![allow(clippy::unwrap_used)]
@@ -32,10 +32,10 @@ fn archive() -> CopyOptions {
     CopyOptions { recursive: true, hard_links: true, ..CopyOptions::default() }
 }
 
-/// Holds up the copy of the large file until the second name of it waits, and then makes that name.
+/// Delays the copy of the large file until its second name waits, and then creates that name.
 struct Appearing<'a> {
     here: &'a Path,
-    /// The folder, `1` or `2`, all small files of which were copied.
+    /// The folder, `1` or `2`, whose small files were all copied.
     waits: Mutex<Option<PathBuf>>,
     is_waiting: Condvar,
 }
@@ -80,7 +80,7 @@ fn a_file_that_takes_the_name_of_a_waiting_hard_link_counts_as_existing() {
         }
         fs::write(path("s/1/name"), vec![1; LARGE]).unwrap();
         fs::hard_link(path("s/1/name"), path("s/2/name")).unwrap();
-        // Files are copied in the order of their numbers.
+        // Files are copied in the order of their inode numbers.
         let number = fs::metadata(path("s/1/name")).unwrap().ino();
         for folder in ["s/1", "s/2"] {
             for count in 0.. {
@@ -103,7 +103,7 @@ fn a_file_that_takes_the_name_of_a_waiting_hard_link_counts_as_existing() {
     }
 }
 
-/// Does something once: when the name of an entry and its type were read, and it is not copied yet.
+/// Runs a function once: when an entry was listed, with its type, and is not copied yet.
 struct WhenListed<F> {
     name: &'static str,
     what: Mutex<Option<F>>,
@@ -162,17 +162,17 @@ fn a_file_that_takes_the_place_of_a_link_is_copied() {
 }
 
 #[test]
-fn a_new_file_with_the_number_of_one_that_is_gone_is_not_linked_to_its_copy() {
+fn a_new_file_with_a_reused_inode_number_is_not_linked_to_the_old_copy() {
     let here = TempDir::new().unwrap();
     let path = |name: &str| here.path().join(name);
     fs::create_dir_all(path("s/below/deep")).unwrap();
     fs::write(path("s/below/mark"), "").unwrap();
     fs::write(path("s/old"), "old").unwrap();
     let number = fs::metadata(path("s/old")).unwrap().ino();
-    // Files are copied before what is in the folders beside them.
+    // Files are copied before the entries of their sibling folders.
     let observer = WhenListed::new("mark", || {
         fs::remove_file(path("s/old")).unwrap();
-        // Most file systems use it again at once.
+        // Most file systems reuse an inode number at once.
         for count in 0..100 {
             let new = path("s").join(format!("new-{count}"));
             fs::write(&new, "a new one").unwrap();
@@ -200,7 +200,7 @@ fn files_that_are_replaced_while_a_large_folder_is_copied_are_in_the_copy() {
         for count in 0..FILES {
             fs::write(path(count), "").unwrap();
         }
-        // Whichever comes first.
+        // Runs for whichever entry comes first.
         let observer = WhenListed::new("", || {
             for count in 0..FILES {
                 if count % 4 == 0 {

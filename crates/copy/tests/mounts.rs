@@ -1,4 +1,4 @@
-//! What other file systems take of a copy, and what that means for the rest of it.
+//! Copies to file systems that are full, read-only or lack room for attributes.
 
 #![allow(clippy::unwrap_used)]
 
@@ -24,7 +24,7 @@ fn run(from: PathBuf, to: &Path) -> CopyOutcome {
     copy(&archive(), &[from], target, &Silent, &AtomicBool::new(false)).unwrap()
 }
 
-/// Folders 00, 01 and so on, with a file `f` in each.
+/// Makes folders 00, 01 and so on, with a file `f` in each.
 fn folders(above: &Path) {
     for number in 0..20 {
         let folder = above.join(format!("{number:02}"));
@@ -33,7 +33,7 @@ fn folders(above: &Path) {
     }
 }
 
-/// An ACL with an entry for each of these users.
+/// Returns an ACL with an entry for each of this number of users.
 fn acl(users: u32) -> Vec<u8> {
     let entry = |tag: u16, may: u16, id: u32| {
         [tag.to_le_bytes().to_vec(), may.to_le_bytes().to_vec(), id.to_le_bytes().to_vec()].concat()
@@ -49,7 +49,7 @@ fn acl(users: u32) -> Vec<u8> {
 const ACL: &str = "system.posix_acl_access";
 
 #[test]
-fn an_acl_that_does_not_fit_ends_nothing() {
+fn an_acl_that_does_not_fit_does_not_end_the_copy() {
     let (Some(large), Some(small)) =
         (Mounted::new(FileSystem::Tmpfs, 16), Mounted::new(FileSystem::Ext4, 16))
     else {
@@ -66,7 +66,7 @@ fn an_acl_that_does_not_fit_ends_nothing() {
 }
 
 #[test]
-fn an_attribute_that_does_not_fit_takes_nothing_from_the_acl() {
+fn an_attribute_that_does_not_fit_leaves_the_acl_intact() {
     let (Some(large), Some(small)) =
         (Mounted::new(FileSystem::Tmpfs, 16), Mounted::new(FileSystem::Ext4, 16))
     else {
@@ -79,7 +79,7 @@ fn an_attribute_that_does_not_fit_takes_nothing_from_the_acl() {
         setxattr(&path, ACL, &acl(1), XattrFlags::empty()).unwrap();
         setxattr(&path, "user.large", &[1; 30_000], XattrFlags::empty()).unwrap();
     }
-    // Another owner, so that the mode is set in the end.
+    // Another owner forces the mode to be set in the end.
     std::os::unix::fs::chown(from.join("f"), Some(1234), None).unwrap();
     let outcome = run(from, &to);
     assert_eq!(outcome.problem_count, 0, "{:?}", outcome.problems);
@@ -92,7 +92,7 @@ fn an_attribute_that_does_not_fit_takes_nothing_from_the_acl() {
 }
 
 #[test]
-fn a_mount_in_the_target_that_is_full_or_read_only_ends_nothing() {
+fn a_full_or_read_only_mount_in_the_target_does_not_end_the_copy() {
     let Some(mounted) = Mounted::new(FileSystem::Tmpfs, 16) else { return };
     let (from, to) = (mounted.root().join("s"), mounted.root().join("k"));
     folders(&from);
@@ -106,7 +106,7 @@ fn a_mount_in_the_target_that_is_full_or_read_only_ends_nothing() {
         assert!((1..3).contains(&outcome.problem_count), "{:?}", outcome.problems);
         assert_eq!(outcome.totals.files, 19, "{option}: {:?}", outcome.problems);
     }
-    // A file that is one itself.
+    // A single file as a mount.
     let file = to.join("05/f");
     let bind = |words: &[&str]| Command::new("mount").args(words).arg(&file).status().unwrap();
     assert!(bind(&["--bind", from.join("05/f").to_str().unwrap()]).success());

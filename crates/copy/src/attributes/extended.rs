@@ -55,7 +55,7 @@ impl AttrEnds<'_> {
         }
     }
 
-    /// Returns whether the file system of the copy has room, as far as it tells.
+    /// Returns whether the file system of the copy has room, as far as it reports that.
     fn has_room(&self) -> bool {
         let found = match *self {
             Self::Open { to, .. } => fstatvfs(to),
@@ -76,11 +76,11 @@ impl AttrEnds<'_> {
 
 /// Copies extended attributes, among them ACLs and capabilities.
 ///
-/// The kernel takes user attributes only for a file that its owner may write to, even by a writable
-/// descriptor, so it is made writable until its mode is set.
+/// The kernel accepts user attributes only for a file whose mode lets its owner write, even through
+/// a writable descriptor, so the copy is made writable until its mode is set.
 ///
-/// An ACL that cannot be kept is a failure, as it grants and refuses access. Other attributes are
-/// not, unless they are required: many file systems do not take them, and some only from root.
+/// An ACL that cannot be kept is a failure, as it grants and denies access. Other attributes are
+/// failures only if required: many file systems support none, or accept some only from root.
 pub(super) fn copy_attributes(
     preserve: Preserve,
     ends: &AttrEnds<'_>,
@@ -90,7 +90,7 @@ pub(super) fn copy_attributes(
     let (mut few, mut many) = ([0; 512], Vec::new());
     let names = match read(&mut few, &mut many, |names| ends.list(names)) {
         Ok(names) => names,
-        // No attributes on this file system: then there are none to be kept.
+        // This file system has no attributes, so there are none to keep.
         Err(Errno::OPNOTSUPP) => return copied,
         Err(Errno::ACCESS | Errno::PERM) if preserve.xattrs != PreserveXattrs::Required => {
             return AttrCopy { is_complete: false, lacks_acl: true, ..copied };
@@ -113,7 +113,7 @@ pub(super) fn copy_attributes(
                 Ok(()) => (true, ends.set(name, value)),
                 Err(_) => (false, Err(Errno::ACCESS)),
             },
-            // Each file on NFSv4 has one.
+            // Every file on NFSv4 has this attribute.
             Err(_) if name == c"system.nfs4_acl" && permissions::says_mode_alone(value) => {
                 (false, Ok(()))
             }
@@ -139,20 +139,20 @@ pub(super) fn copy_attributes(
     copied
 }
 
-/// Returns whether a file system, or the kernel for this user, does not take an attribute.
+/// Returns whether the file system refuses an attribute, or the kernel refuses it to this user.
 fn is_refusal(errno: Errno, ends: &AttrEnds<'_>) -> bool {
     match errno {
         // Not on that file system, or not for us: security.* and trusted.* are for root.
         Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS | Errno::INVAL => true,
         // Too long for that file system.
         Errno::RANGE | Errno::TOOBIG | Errno::NAMETOOLONG => true,
-        // ext4 says that of its block for attributes as if the disk were full.
+        // ext4 reports a full attribute block as if the disk were full.
         Errno::NOSPC => ends.has_room(),
         _ => false,
     }
 }
 
-/// Reads into a small buffer, and if that is not enough into one that always is (xattr(7)).
+/// Reads into a small buffer, and if that is too small, into one of the maximum size (xattr(7)).
 pub(super) fn read<'b>(
     small: &'b mut [u8],
     large: &'b mut Vec<u8>,

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 pub(crate) struct InheritedAttrs {
     /// Whether they get an ACL.
     pub(crate) acl: bool,
-    /// Whether they get its group, and folders the set-group-id bit, too.
+    /// Whether they get the folder's group; new folders then get the set-group-id bit, too.
     pub(crate) group: bool,
 }
 
@@ -27,7 +27,7 @@ pub(crate) fn inherited(folder: BorrowedFd<'_>) -> InheritedAttrs {
 /// Reads the ACL that new entries of a folder get, and returns its length.
 pub(super) fn default_acl(folder: BorrowedFd<'_>, value: &mut [u8]) -> Result<usize, Errno> {
     let name = c"system.posix_acl_default";
-    // A descriptor with O_PATH cannot be asked for attributes.
+    // Attributes cannot be read through an O_PATH descriptor.
     match fgetxattr(folder, name, &mut *value) {
         Err(Errno::BADF) => {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;

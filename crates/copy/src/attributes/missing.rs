@@ -7,7 +7,7 @@ use underpass_engine::hint::Action;
 
 use crate::error::CopyError;
 
-/// The attributes that a copy lacks although they were asked for, by the first refused action.
+/// The requested attributes that a copy lacks: the first action that was refused.
 ///
 /// The copy stays, as its bytes are right; the command fails.
 #[derive(Debug, Default)]

@@ -27,11 +27,11 @@ use crate::options::Settings;
 use crate::options::preserve::PreserveMode;
 use crate::outcome::CopyTotals;
 
-/// The modes of a new file: the one that it is made with, and the one that it gets when it is
-/// whole.
+/// The modes of a new file: the one that it is created with, and the one that it gets once it is
+/// complete.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FileModes {
-    /// The mode that it is made with.
+    /// The mode that it is created with.
     pub(crate) initial: u32,
     /// The mode that it gets in the end.
     mode: u32,
@@ -41,7 +41,7 @@ pub(crate) struct FileModes {
     needs_chown: bool,
     /// Whether its mode has to be set again in the end.
     needs_chmod: bool,
-    /// The reason why the ACL of the original could not be read, and the group gets no permissions.
+    /// Why the ACL of the original could not be read; the group gets no permissions then.
     acl_error: Option<Errno>,
 }
 
@@ -59,7 +59,7 @@ impl FileModes {
         let is_stream = !is_file(stat);
         let keeps_all = settings.preserve.keeps_mode();
         let mask = if is_stream && !keeps_all { settings.umask } else { 0 };
-        // The sticky bit of a file means nothing, and is kept with everything else alone.
+        // The sticky bit of a file means nothing, and is kept only if the whole mode is.
         let sticky = if keeps_all { 0 } else { 0o1000 };
         let without_acl = without_acl & !mask & !sticky;
         let mode = if keeps_all { settings.mode(stat.st_mode) } else { without_acl };
@@ -68,7 +68,7 @@ impl FileModes {
         let needs_chmod = needs_chown || mode & 0o6000 != 0 || (keeps_all && inherited.acl);
         // Until it has its owner, no other user may open it.
         let initial = without_acl & if needs_chown { 0o700 } else { 0o1777 };
-        // An ACL that is copied sets the mode, but this one may be gone by then.
+        // A copied ACL sets the mode, but the original may have lost its ACL by then.
         let needs_chmod = needs_chmod || mode != initial & !settings.process_umask;
         Self { initial, mode, without_acl, needs_chown, needs_chmod, acl_error }
     }
@@ -100,7 +100,7 @@ impl FileModes {
             self.mode &= permissions::inherited_by(folder);
             self.needs_chmod |= mode != self.mode;
         }
-        // The owner has to go on with a part.
+        // The owner must be able to resume a part.
         let allowed = self.initial | 0o600;
         if mode & !allowed != 0 {
             // A mode that cannot be set now cannot be set in the end either.
@@ -123,7 +123,7 @@ impl FileModes {
 }
 
 /// Returns the mode that the copy of an open entry has without its ACL, and the reason why the ACL
-/// could not be read, if the copy lacks permissions for it. One that is copied is read again.
+/// could not be read, if the copy lacks permissions for it. A copied ACL is read again.
 fn group_mode(settings: &Settings<'_>, from: BorrowedFd<'_>, stat: &Stat) -> (u32, Option<Errno>) {
     match try_without_acl(from, stat.st_mode) {
         Ok(mode) => (settings.mode(mode), None),
@@ -135,7 +135,7 @@ fn group_mode(settings: &Settings<'_>, from: BorrowedFd<'_>, stat: &Stat) -> (u3
 }
 
 /// Gives a copy the attributes of its original. `inherited` are the attributes that a new file has
-/// from its folder; `None` for a file that was there before, which keeps its mode.
+/// from its folder; `None` for a file that existed before, which keeps its mode.
 pub(crate) fn keep(
     settings: &Settings<'_>,
     from: BorrowedFd<'_>,
@@ -180,7 +180,7 @@ pub(crate) fn keep(
         return missing;
     }
     match futimens(to, &times(stat)) {
-        // A file that was there and belongs to another user: its times were not asked for.
+        // An existing file of another user: keeping its times was not requested.
         Err(Errno::PERM | Errno::ACCESS) if !is_new && !preserve.keeps_mode() => {}
         set => _ = missing.record("keeping times of", set),
     }
@@ -223,7 +223,7 @@ pub(crate) fn keep_by_name(
         }
     }
     if keeps_mode {
-        // A change of owner has taken set-user-id away.
+        // The change of owner has cleared set-user-id.
         missing.record("keeping mode of", set_mode_of(copy, mode));
     }
     if preserve.keeps_times() {
@@ -273,7 +273,7 @@ pub(crate) fn finish_folder(
         }
     }
     if preserve.keeps_mode() && (!is_new || inherited.acl) {
-        // An ACL that the original does not have would grant rights that it does not grant.
+        // An ACL that the original lacks would grant rights that the original does not.
         for name in [c"system.posix_acl_default", c"system.posix_acl_access"] {
             missing.record("keeping mode of", remove_attribute(to, name));
         }
@@ -291,7 +291,7 @@ pub(crate) fn finish_folder(
         mode = without_acl & (0o1000 | allowed) | if inherited.group { 0o2000 } else { 0 };
     }
     if !is_whole {
-        // A later run has to make the missing entries.
+        // A later run must be able to create the missing entries.
         mode |= 0o700;
     }
     if is_new || preserve.keeps_mode() || settings.resume {
@@ -314,7 +314,7 @@ fn give_owner(
     let (uid, gid) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
     match chown(Some(uid), Some(gid)) {
         Ok(()) => true,
-        // One of our groups, perhaps. EINVAL: an owner that this user namespace does not know.
+        // The group may be one of ours. EINVAL: the owner has no id in this user namespace.
         Err(Errno::PERM | Errno::INVAL | Errno::OPNOTSUPP) if !may_give => {
             let _ = chown(None, Some(gid));
             false

@@ -16,7 +16,7 @@ pub(crate) struct NamedAt<'a> {
 }
 
 impl NamedAt<'_> {
-    /// Returns a path for calls that take no descriptor. It leads there even if the folder is moved.
+    /// Returns a path for calls that take no descriptor. It stays valid if the folder is moved.
     pub(super) fn path(self) -> PathBuf {
         let name = OsStr::from_bytes(self.name.to_bytes());
         if Path::new(name).is_absolute() {

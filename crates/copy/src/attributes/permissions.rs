@@ -31,7 +31,7 @@ pub(crate) fn inherited_by(folder: BorrowedFd<'_>) -> u32 {
     let mut acl = [0; 4096];
     match default_acl(folder, &mut acl) {
         Ok(len) => allowed_by(&acl[..len.min(acl.len())]),
-        // An ACL that is too long to be looked at.
+        // The ACL is too long for the buffer.
         Err(Errno::RANGE) => 0o700,
         Err(_) => 0o777,
     }
@@ -44,8 +44,8 @@ fn allowed_by(acl: &[u8]) -> u32 {
     entry(USER_OBJ).unwrap_or(7) << 6 | group.unwrap_or(7) << 3 | entry(OTHER).unwrap_or(7)
 }
 
-/// Returns whether an NFSv4 ACL (RFC 7530, section 6) names nobody but owner, group and everyone,
-/// whose rights the mode has.
+/// Returns whether an NFSv4 ACL (RFC 7530, section 6) names only owner, group and everyone, whose
+/// rights are in the mode.
 pub(crate) fn says_mode_alone(acl: &[u8]) -> bool {
     let Some(mut entries) = acl.get(4..) else { return false };
     while let Some((head, rest)) = entries.split_first_chunk::<16>() {

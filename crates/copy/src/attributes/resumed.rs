@@ -51,7 +51,7 @@ fn has_all(preserve: Preserve, original: &AttrEnds<'_>, copy: &AttrEnds<'_>) -> 
     };
     let names = names.split_inclusive(|&byte| byte == 0);
     let names = names.filter_map(|name| CStr::from_bytes_with_nul(name).ok());
-    // One that only the copy has grants rights.
+    // An ACL that only the copy has grants rights.
     names
         .chain([c"system.posix_acl_access"])
         .all(|name| !preserve.keeps_attribute(name) || value(original, name) == value(copy, name))

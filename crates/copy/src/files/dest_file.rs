@@ -19,18 +19,18 @@ use crate::tree::hidden_names::{self, PART_MODE};
 /// A file that is being written, and may not have its name yet.
 ///
 /// In a folder that this copy has made, and that has a hidden name, the file has its name from the
-/// beginning, which costs a third less. Elsewhere it has none until it is whole.
+/// beginning, which costs a third less. Elsewhere it is unnamed until it is complete.
 #[derive(Debug)]
 pub(crate) enum DestFile<'a> {
     /// A file in a folder that has a hidden name itself.
     Fresh { file: File, guard: RemoveOnDrop<'a> },
-    /// A file that has no name, or a hidden one.
+    /// An unnamed file (`O_TMPFILE`), or one with a hidden name.
     Unnamed { file: Box<AtomicFile>, existing: Existing },
     /// An existing file.
     Existing(File),
 }
 
-/// Removes a file that is not whole when dropped.
+/// Removes an incomplete file when dropped.
 #[derive(Debug)]
 pub(crate) struct RemoveOnDrop<'a> {
     folder: &'a DirPair,
@@ -40,7 +40,7 @@ pub(crate) struct RemoveOnDrop<'a> {
 
 impl<'a> DestFile<'a> {
     /// Creates a new file with this mode, [`keeping_leftovers`](AtomicFile::keeping_leftovers) if
-    /// that is wanted.
+    /// that is requested.
     pub(crate) fn new(
         folder: &'a DirPair,
         name: &'a CStr,
@@ -64,9 +64,9 @@ impl<'a> DestFile<'a> {
         Ok(Self::Unnamed { file: Box::new(file), existing })
     }
 
-    /// Makes a file that outlives this process under the name `partial` until it is whole. If
-    /// another process writes to that one, it is no part that this user has made, or it could not be
-    /// renamed, the file is as that of [`new`](Self::new).
+    /// Creates or resumes a file that survives this process under the name `partial` until it is
+    /// complete. If another process is writing to it, this user did not make it, or it could not be
+    /// renamed, the result is that of [`new`](Self::new).
     pub(crate) fn partial(
         folder: &'a DirPair,
         entry_name: &'a CStr,
@@ -92,7 +92,7 @@ impl<'a> DestFile<'a> {
                     Some(made)
                 }
                 Ok(false) => None,
-                // Without its mark, nothing would ever remove it.
+                // Without a mark, no later run would ever remove it.
                 Err(_) => {
                     made.discard();
                     None
@@ -101,7 +101,7 @@ impl<'a> DestFile<'a> {
         };
         let go_on = |left: AtomicFile| match left.file() {
             file if hidden_names::is_marked(file, &folder.target, partial) => Some(left),
-            // It makes way for a new one, which no other process can have open yet.
+            // It is replaced by a new one, which no other process can have open yet.
             file if hidden_names::is_new_part(file) => {
                 unlinkat(&folder.target, partial, AtFlags::empty()).ok()?;
                 open(Existing::Keep).ok().and_then(marked)
@@ -124,8 +124,8 @@ impl<'a> DestFile<'a> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let open = |more| openat(&folder.target, name, flags | more, Mode::empty());
         let file: File = match open(OFlags::NONBLOCK) {
-            // The kernel has asked another process to release its lease on the file. A FIFO that
-            // is opened for both is not waited for.
+            // The kernel has asked another process to release its lease on the file. Opening a FIFO
+            // for reading and writing does not block.
             Err(Errno::WOULDBLOCK) => open(OFlags::empty()),
             opened => opened,
         }?
@@ -195,7 +195,7 @@ impl<'a> DestFile<'a> {
         };
         let mut naming = backups.map(Backups::naming);
         if existing == Existing::Replace {
-            // It has a hidden name for a moment, which another process must not sweep up.
+            // It has a hidden name for a moment, which another process must not remove.
             let _ = flock(file.file(), FlockOperation::NonBlockingLockExclusive);
         }
         let Some(naming) = &mut naming else { return file.commit(existing).map(|()| None) };
@@ -210,11 +210,11 @@ impl<'a> DestFile<'a> {
         })
     }
 
-    /// Ends a part that a later run could resume: it is whole, and about to get its name.
+    /// Ends a part that a later run could resume: it is complete, and about to get its name.
     ///
     /// # Errors
     ///
-    /// As [`hidden_names::unmark`]; it is ended all the same.
+    /// As [`hidden_names::unmark`]; the part is ended even then.
     pub(crate) fn end_partial(&mut self) -> Result<(), Errno> {
         let Self::Unnamed { file, .. } = self else { return Ok(()) };
         // Under its old name, it would never be removed without the mark.
@@ -222,7 +222,7 @@ impl<'a> DestFile<'a> {
         hidden_names::unmark(file.file())
     }
 
-    /// Removes it, also if it is a partial file that a later run could resume.
+    /// Removes the file, even a partial one that a later run could resume.
     pub(crate) fn discard(self) {
         if let Self::Unnamed { file, .. } = self {
             file.discard();

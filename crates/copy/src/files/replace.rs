@@ -1,6 +1,6 @@
-//! Gives new files the names of old ones, which may get a backup. There is no moment in which the
-//! name is free: the old file gets its second name before the new one gets the first (link(2)), or
-//! both change places (`RENAME_EXCHANGE`) where there are no hard links or another user owns it.
+//! Gives new files the names of old ones, which may get a backup. The name is never free: either
+//! the old file gets its backup name before the new one gets the first (link(2)), or both change
+//! places (`RENAME_EXCHANGE`) where there are no hard links or another user owns the old file.
 
 use std::collections::HashSet;
 use std::ffi::{CStr, CString};
@@ -101,10 +101,10 @@ pub(crate) fn replace<T>(
                 let _ = unlinkat(folder, &hidden, AtFlags::empty());
                 return Ok((made, kept));
             }
-            // Links cannot be locked: another process took it for a leftover.
+            // Links cannot be locked: another process removed it as a leftover.
             Err(Errno::NOENT) => {}
             Err(errno) => {
-                // What stays under a hidden name does no harm.
+                // A leftover under a hidden name does no harm.
                 let _ = unlinkat(folder, &hidden, AtFlags::empty());
                 return Err(errno);
             }
@@ -137,7 +137,7 @@ pub(crate) fn rename_over(
     Ok(kept)
 }
 
-/// As [`rename_over`], where something has the name.
+/// Does what [`rename_over`] does, where an entry has the name.
 fn back_up(
     folder: BorrowedFd<'_>,
     hidden: &CStr,
@@ -182,7 +182,7 @@ impl BackupName {
         let highest = match how.control {
             BackupControl::Simple => None,
             BackupControl::Numbered => highest(folder, name)?,
-            // In a folder that may not be read no numbers are known.
+            // A folder that may not be read shows no numbers.
             BackupControl::Existing => match highest(folder, name) {
                 Err(Errno::ACCESS) => None,
                 found => found?,

@@ -1,4 +1,4 @@
-//! The names under which files survive that are replaced.
+//! The backup names of replaced files.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -9,18 +9,18 @@ use underpass_engine::atomic_file::folder_of;
 /// The naming of backups of replaced files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Backup {
-    /// Which sort of names they get.
+    /// The kind of their names.
     pub control: BackupControl,
     /// The suffix of simple names; not empty and without a slash.
     pub suffix: OsString,
 }
 
-/// Which sort of names backups get.
+/// The kind of names that backups get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BackupControl {
-    /// The name with the suffix. An earlier backup is replaced.
+    /// The name with the suffix. It replaces an earlier backup.
     Simple,
-    /// The name with `.~N~`, where N is one more than the highest number there is.
+    /// The name with `.~N~`, where N is one more than the highest existing number.
     Numbered,
     /// Numbered if there is a numbered backup, simple otherwise.
     Existing,
@@ -59,7 +59,7 @@ pub(crate) fn number(name: &[u8], found: &[u8]) -> Option<u64> {
     let digits = found.strip_prefix(name)?.strip_prefix(b".~")?.strip_suffix(b"~")?;
     let is_number = matches!(digits.first(), Some(b'1'..=b'9'));
     let digits = OsStr::from_bytes(digits).to_str().filter(|_| is_number)?;
-    // One more than it has to be a number, too.
+    // The next number must not overflow.
     digits.parse().ok().filter(|number| *number < u64::MAX)
 }
 

@@ -11,9 +11,9 @@ use globset::{GlobBuilder, GlobMatcher};
 #[derive(Clone, Debug)]
 pub struct ExcludePattern {
     glob: GlobMatcher,
-    /// Whether it is compared with the path below the source, and not with the name alone.
+    /// Whether it matches the path below the source, not just the name.
     is_path: bool,
-    /// Whether it matches folders alone.
+    /// Whether it matches only folders.
     is_folder: bool,
 }
 
@@ -36,7 +36,7 @@ pub(crate) fn is_excluded(
 
 impl ExcludePattern {
     /// Compiles a pattern. `*.o` matches names, `build/*.o` and `/build` paths below a source, and
-    /// `build/` folders alone. `*` and `?` stand for anything but a slash, `**` for anything,
+    /// `build/` only folders. `*` and `?` stand for anything but a slash, `**` for anything,
     /// `[a-c]` and `[!a-c]` for one byte, `{a,b}` for either, and a backslash makes the next letter
     /// ordinary.
     ///

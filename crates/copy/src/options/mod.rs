@@ -87,7 +87,7 @@ pub struct CopyOptions {
     pub follow: Follow,
     /// The attributes of originals that copies get.
     pub preserve: Preserve,
-    /// Makes names of one file names of one copy.
+    /// Keeps hard links: several names of one file become names of one copy.
     pub hard_links: bool,
     /// Which files in the target are replaced.
     pub existing: ExistingFiles,
@@ -115,8 +115,8 @@ pub struct CopyOptions {
     pub resume: bool,
     /// The number of threads that copy; at least 1.
     pub jobs: usize,
-    /// Begins nothing more after the first problem. Unlike those of another copy that is cut short,
-    /// new folders get their names then, by which the caller removes them.
+    /// Begins nothing more after the first problem. Unlike in other copies that are cut short, new
+    /// folders still get their names, by which the caller removes them.
     pub stop_early: bool,
     /// Makes links to the originals instead of copies.
     pub link: Option<LinkKind>,
@@ -130,7 +130,7 @@ pub struct CopyOptions {
     pub delete: bool,
     /// Puts sources in the target folder under their whole paths, with the folders above them.
     pub parents: bool,
-    /// Gives files that are there, and new ones without bytes, the attributes of their originals.
+    /// Copies attributes and no bytes: existing files keep their bytes, and new ones are empty.
     pub attributes_only: bool,
     /// Copies nothing, and calls [`CopyObserver::would_copy`](crate::CopyObserver::would_copy)
     /// for each file instead.
@@ -202,13 +202,13 @@ impl CopyOptions {
         let options = self.plain_engine_options();
         match (self.reflink, self.sparse) {
             (When::Always, _) => options.policy(Policy::Require(Mechanism::Reflink)),
-            // A clone would have the holes that are not wanted.
+            // A clone would keep unwanted holes.
             (When::Never, _) | (_, When::Never) => options.unshared(),
             _ => options,
         }
     }
 
-    /// Returns whether any entry with the name of a copy is put aside or removed.
+    /// Returns whether any entry with the name of a copy is backed up or removed.
     pub(crate) fn removes_existing(&self) -> bool {
         self.remove_destination || self.backup.is_some()
     }
@@ -247,7 +247,7 @@ pub(crate) struct Settings<'a> {
     pub(crate) owner: (u32, u32),
     /// The permissions that the kernel takes from new files.
     pub(crate) process_umask: u32,
-    /// The backups that the options ask for.
+    /// The backups that the options request.
     pub(crate) backups: Option<Backups<'a>>,
 }
 
@@ -255,7 +255,7 @@ impl<'a> Settings<'a> {
     /// Adds the identity of this process to the options.
     pub(crate) fn new(options: &'a CopyOptions) -> Self {
         let owner = (geteuid().as_raw(), getegid().as_raw());
-        // Not known: then all permissions are set.
+        // If it is unknown, all permissions are set explicitly.
         let process_umask = atomic_file::umask().unwrap_or(0o777);
         let backups = options.backup.as_ref().map(Backups::new);
         Self { options, owner, process_umask, backups }
@@ -279,7 +279,7 @@ impl Deref for Settings<'_> {
 /// most 8.
 ///
 /// Measured with small files in the page cache, on 2 processors: 4 threads copy as fast as 2, and
-/// keep a disk busier that has to be waited for.
+/// keep a slow disk busier.
 #[must_use]
 pub fn default_jobs() -> usize {
     std::thread::available_parallelism().map_or(2, |cores| (2 * cores.get()).min(8))

@@ -14,7 +14,7 @@ pub struct Preserve {
     pub ownership: bool,
     /// Times of the last access and the last change.
     pub timestamps: PreserveTimes,
-    /// Extended attributes (xattr(7)) but ACLs and the SELinux context.
+    /// Extended attributes (xattr(7)), except ACLs and the SELinux context.
     pub xattrs: PreserveXattrs,
     /// The SELinux context.
     pub context: bool,
@@ -49,7 +49,7 @@ pub enum PreserveXattrs {
     Nothing,
     /// The one of this name.
     One(&'static CStr),
-    /// All of them, as far as the file system takes them, and takes them from this user.
+    /// All of them that the file system supports and accepts from this user.
     All,
     /// All of them: one that cannot be kept is a failure, whatever the reason.
     Required,
@@ -91,7 +91,7 @@ impl Preserve {
     }
 
     /// Returns whether a copy of the bytes of this entry gets its times. Those of a device or FIFO
-    /// say nothing about the bytes that come from it, and are kept only if they were asked for.
+    /// say nothing about the bytes that come from it, and are kept only if requested.
     #[must_use]
     pub fn keeps_times_of_bytes(self, stat: &Stat) -> bool {
         self.keeps_times() && (is_file(stat) || self.timestamps == PreserveTimes::All)
@@ -128,7 +128,7 @@ impl Preserve {
             // XFS shows root each ACL a second time. Another file system would keep that as it is
             // when the ACL changes, and a copy back to XFS would restore the old rights.
             name if name.starts_with(b"trusted.SGI_ACL_") => false,
-            // A signature of the inode, which is no other one's.
+            // A signature of this inode, which is invalid for any other.
             b"security.evm" => false,
             b"system.nfs4_acl" => self.keeps_mode(),
             name if name.starts_with(b"system.posix_acl_") => self.keeps_mode(),
@@ -137,7 +137,7 @@ impl Preserve {
     }
 }
 
-/// The attribute that marks entries with a hidden name of this program. It is never copied.
+/// The attribute that marks entries under hidden names. It is never copied.
 pub(crate) const HIDDEN_MARK: &CStr = c"user.underpass.hidden";
 
 impl Default for Preserve {

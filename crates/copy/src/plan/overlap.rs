@@ -1,4 +1,4 @@
-//! Finds sources that overlap: a file in both is found more often than it has names.
+//! Finds sources that overlap: a file in both is found more often than its link count.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
@@ -14,11 +14,11 @@ pub(super) fn overlap(sources: &[PathBuf], recursive: bool) -> bool {
         return false;
     }
     let mut places = Places::default();
-    // What cannot be looked at may be anywhere.
+    // A source that cannot be examined may be anywhere.
     sources.iter().any(|from| places.add(from, recursive) != Ok(true)) || places.are_nested()
 }
 
-/// Where the sources are.
+/// The locations of the sources.
 #[derive(Default)]
 struct Places {
     folders: HashSet<FileId>,
@@ -26,15 +26,15 @@ struct Places {
     files: HashSet<(FileId, OsString)>,
     /// All folders above sources.
     above: HashSet<FileId>,
-    /// The mount of each device: of a bind mount the folders above say nothing. One inside a source
-    /// is not seen.
+    /// The mount of each device: the folders above a bind mount do not show what it shares. A mount
+    /// inside a source is not detected.
     mounts: HashMap<u64, u64>,
 }
 
 impl Places {
     /// Adds a source, and returns whether it is new.
     fn add(&mut self, from: &Path, recursive: bool) -> Result<bool, Errno> {
-        // What is not there is not copied, and neither is a folder without `recursive`.
+        // Missing sources are not copied, and neither are folders without `recursive`.
         let Ok(found) = lstat(from) else { return Ok(true) };
         let is_folder = is_folder(&found);
         if is_folder && !recursive {

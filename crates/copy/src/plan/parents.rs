@@ -9,7 +9,7 @@ use rustix::fs::FileType;
 
 use crate::tree::entry::SourceEntry;
 
-/// The folders above sources whose paths are all absolute or all relative, each of them once.
+/// The folders above sources whose paths are all absolute or all relative, each once.
 #[derive(Debug, Default)]
 pub(super) struct Parents {
     names: BTreeMap<CString, Parent>,
@@ -69,7 +69,7 @@ impl Parents {
     /// Returns the entries that copy all sources.
     pub(super) fn into_entries(self, recursive: bool) -> Vec<SourceEntry> {
         let mut entries: Vec<_> = self.contents.into_iter().collect();
-        // They have all other sources in them.
+        // These contents include all other sources.
         if recursive && !entries.is_empty() {
             return entries;
         }
@@ -77,7 +77,7 @@ impl Parents {
             let is_whole =
                 recursive && source.as_ref().is_some_and(|it| it.kind == FileType::Directory);
             entries.extend(source);
-            // A folder that is copied has everything in it.
+            // A folder that is copied includes everything in it.
             if !is_whole && !below.names.is_empty() {
                 entries.push(SourceEntry {
                     name: path,

@@ -17,8 +17,8 @@ use crate::tree::path_chain::PathChain;
 
 /// A folder and its copy, while something in it is still to be copied.
 ///
-/// All calls take one of the two descriptors and a single name, so that no path is too long, and a
-/// link that another process puts in the way leads nowhere.
+/// All calls take one of the two descriptors and a single name, so that no path is too long, and no
+/// link that another process plants is followed.
 #[derive(Debug)]
 pub(crate) struct DirPair {
     pub(crate) source: OwnedFd,
@@ -44,8 +44,8 @@ pub(crate) struct DirPair {
     pub(crate) device: Option<u64>,
     /// The attributes that new entries inherit from the target.
     pub(crate) inherited: InheritedAttrs,
-    /// The files this copy has made in a target that existed. Where case is ignored, another source
-    /// may lead to the same file. `None` if nothing can be made twice.
+    /// The files this copy has made in a target that existed. Where case is ignored, another
+    /// source may have the same target. `None` if no name can be made twice.
     pub(crate) made: Option<Mutex<MadeFiles>>,
     /// Entries and parts of the listing that are still to be done, without its folders.
     pub(crate) own: AtomicUsize,
@@ -56,13 +56,13 @@ pub(crate) struct DirPair {
 /// The files that a copy has made in one folder, or in all of them.
 #[derive(Debug, Default)]
 pub(crate) struct MadeFiles {
-    /// Each file with its name, or without one if whatever has any name would be
-    /// replaced.
+    /// Each file with its name, or without one if it must not be replaced under any
+    /// name.
     files: HashMap<FileId, Option<CString>>,
-    /// The names in a folder that ignores case, by their folded form: the kernel's memory of a name
+    /// The names in a folder that ignores case, by their folded form: the kernel's cache of a name
     /// may be older than the file that has it.
     names: HashMap<Vec<u8>, CString>,
-    /// Whether names lead to one file whatever their case; `None` until one with letters was made.
+    /// Whether the folder ignores case; `None` until a file was made whose name has letters.
     ignores_case: Option<bool>,
 }
 
@@ -94,8 +94,8 @@ impl MadeFiles {
     }
 
     /// Returns whether the entry under this name in a folder was made under another name, which
-    /// still leads to it: once another process has replaced a file, the number of its inode is used
-    /// again.
+    /// still leads to it: once another process has replaced a file, its inode number may be
+    /// reused.
     pub(crate) fn contains(&self, folder: &OwnedFd, name: &CStr, there: &Stat) -> bool {
         let is_twin = self.ignores_case == Some(true)
             && self.names.get(&fold_case(name.to_bytes())).is_some_and(|made| **made != *name);
@@ -114,7 +114,7 @@ impl MadeFiles {
 }
 
 /// Returns whether two names lead to one file. Both are open during the comparison, so that no
-/// inode number is used again.
+/// inode number is reused.
 fn is_one_file(folder: &OwnedFd, one: &CStr, other: &CStr) -> bool {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let open = |name| openat(folder, name, flags, Mode::empty());
@@ -132,7 +132,7 @@ pub(crate) enum DirOrigin {
     Named,
     /// Made by an earlier run that was killed, under a hidden name.
     Adopted,
-    /// It existed.
+    /// It existed before this copy.
     Existing,
 }
 
@@ -149,7 +149,7 @@ impl DirOrigin {
 }
 
 impl DirPair {
-    /// Returns whether it is the folder that the sources are put in.
+    /// Returns whether this is the folder that the sources are put in.
     pub(crate) fn is_top(&self) -> bool {
         self.chain.parent.is_none()
     }
@@ -171,7 +171,7 @@ impl DirPair {
         join(self.chain.path(|chain| Some(chain.target.clone())), name)
     }
 
-    /// Records that one more entry has to be done.
+    /// Records one more entry to be done.
     pub(crate) fn hold(&self, is_own: bool) {
         self.own.fetch_add(usize::from(is_own), Ordering::Relaxed);
         self.all.fetch_add(1, Ordering::Relaxed);
@@ -193,7 +193,7 @@ fn join(folder: PathBuf, name: &CStr) -> PathBuf {
     if folder == Path::new(".") || name.is_absolute() { name.to_owned() } else { folder.join(name) }
 }
 
-/// Gives the target of a folder, to be used with a name.
+/// Returns the target of the folder, for the ...at(2) calls.
 impl AsFd for DirPair {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.target.as_fd()

@@ -1,4 +1,4 @@
-//! An entry of a folder that is to be copied, and the names of those that are no entries yet.
+//! An entry of a folder that is to be copied, and the listed names that are not entries yet.
 
 use std::ffi::{CStr, CString};
 
@@ -11,11 +11,11 @@ pub(crate) struct SourceEntry {
     pub(crate) name: CString,
     /// Its new name, if it gets one.
     pub(crate) new_name: Option<CString>,
-    /// Its type, as far as the folder tells.
+    /// Its type, if the listing tells it.
     pub(crate) kind: FileType,
     /// Whether it is followed if it is a link.
     pub(crate) follows: bool,
-    /// Its inode number, which is the order of some disks.
+    /// Its inode number, by which files are roughly ordered on disk.
     pub(crate) number: u64,
     /// The entries of a folder that are copied; all of them if none are named.
     pub(crate) only: Option<Vec<Self>>,
@@ -28,12 +28,12 @@ impl SourceEntry {
     }
 }
 
-/// The names that were read of a folder, in as few bytes as possible: a folder may have millions.
+/// The names that were read from a folder, in as few bytes as possible: there may be millions.
 #[derive(Debug, Default)]
 pub(crate) struct ListedNames {
-    /// Of each its inode number, its type, and the name with the zero byte at its end.
+    /// For each entry its inode number, its type, and its name with a zero byte at the end.
     bytes: Vec<u8>,
-    /// Where the next one begins.
+    /// The offset of the next entry.
     at: usize,
 }
 
@@ -45,12 +45,12 @@ impl ListedNames {
         self.bytes.extend(name.to_bytes_with_nul());
     }
 
-    /// Returns whether all were taken.
+    /// Returns whether no name is left.
     pub(crate) fn is_empty(&self) -> bool {
         self.at == self.bytes.len()
     }
 
-    /// Takes the next one.
+    /// Takes the next name.
     pub(crate) fn next(&mut self) -> Option<(u64, FileType, CString)> {
         let (number, rest) = self.bytes[self.at..].split_first_chunk()?;
         let (&kind, rest) = rest.split_first()?;

@@ -1,9 +1,9 @@
-//! Notes which parts of files were written since the machine was started and the file system
+//! Records which parts of files were written since the machine was booted and the file system
 //! mounted.
 //!
-//! Until then the page cache has every byte, even if the process that wrote it was killed. After a
-//! power cut, and after a disk was taken out, a file can have its size and time and not its bytes.
-//! A mount epoch names one run of the machine and one mount; it is written to the marker of an
+//! In that time the page cache has every byte, even if the process that wrote it was killed. After
+//! a power cut, or after a disk was removed, a file can have its size and time but not its bytes.
+//! A mount epoch names one boot of the machine and one mount; it is written to the marker of an
 //! unfinished folder, and to an attribute of a part of a large file.
 
 use std::ffi::CStr;
@@ -22,12 +22,12 @@ pub(crate) fn is_of(file: impl AsFd, epoch: &str) -> bool {
 }
 
 /// Marks the part of a file as written in this mount epoch. Where that is not possible, a later run
-/// compares the part with its original before it goes on with it.
+/// compares the part with its original before it resumes it.
 pub(crate) fn mark(file: impl AsFd, epoch: &str) {
     let _ = fsetxattr(file, ATTRIBUTE, epoch.as_bytes(), XattrFlags::empty());
 }
 
-/// Removes the mark, which a whole file does not have.
+/// Removes the mark, which a complete file does not have.
 ///
 /// # Errors
 ///

@@ -1,9 +1,9 @@
-//! Hidden names, which files and folders have until they are whole.
+//! Hidden names, which files and folders have until they are complete.
 //!
 //! Every user can make such names, and a source may have entries with them. So leftovers of a
-//! killed process are known by a mark: an attribute with its hidden name and its inode number,
-//! which a copy of it does not share. It counts only on entries to which no other user may write,
-//! who could have marked them. A run also remembers the hidden names that it uses, so that no entry
+//! killed process are recognized by a mark: an attribute with the hidden name and the inode number,
+//! which a copy of the entry does not share. It counts only if no other user may write to the
+//! entry, and so set the mark. A run also remembers the hidden names that it uses, so that no entry
 //! is copied to one of them.
 
 use std::collections::HashMap;
@@ -32,7 +32,7 @@ use crate::tree::dir_pair::DirPair;
 /// name, so that a later run finds the leftovers of an earlier one.
 pub(crate) fn hidden(name: &CStr, number: Option<u32>) -> CString {
     let hidden = hidden_name(OsStr::from_bytes(name.to_bytes()), number);
-    // A name has no zero byte in it, and none was added.
+    // A file name contains no zero byte, and none was added.
     CString::new(hidden.into_vec()).unwrap_or_default()
 }
 
@@ -64,9 +64,9 @@ pub(crate) fn claim<T>(
 /// numbers are among those that [`number_of`](atomic_file::number_of) tells of.
 const LINKS: Range<u32> = 500..1000;
 
-/// Returns the hidden name of a part of a large file, which only a copy of that very version goes
-/// on with: the time of its last change tells of a file that was written in place and got its
-/// old time back.
+/// Returns the hidden name of a part of a large file, which only a copy of that very version
+/// resumes: the ctime in it detects a file that was written in place and got its old mtime
+/// back.
 pub(crate) fn partial_name(name: &CStr, stat: &Stat) -> CString {
     let facts = format!(
         "{}:{}:{}.{}:{}.{}",
@@ -81,11 +81,11 @@ pub(crate) fn partial_name(name: &CStr, stat: &Stat) -> CString {
     hidden(name, Some(number))
 }
 
-/// Returns a number by which a later run knows a folder again. An inode number may be used again,
-/// but not together with the time of its birth. The number of the device may change with each
-/// mount, and counts only where that time is not known.
+/// Returns a number by which a later run recognizes a folder. An inode number may be reused, but
+/// not together with its birth time. The device number may change with each mount, and counts only
+/// where the birth time is unknown.
 ///
-/// Snapshots of btrfs share both, and are distinguished by the number of their subvolume.
+/// Snapshots of btrfs share both, and are distinguished by their subvolume number.
 pub(crate) fn identity(source: &OwnedFd) -> u32 {
     let wanted = StatxFlags::INO | StatxFlags::BTIME;
     let mut facts = match statx(source, c"", AtFlags::EMPTY_PATH, wanted) {
@@ -103,7 +103,7 @@ pub(crate) fn identity(source: &OwnedFd) -> u32 {
     fingerprint(facts.as_bytes()) as u32
 }
 
-/// Returns whether a name is a hidden one of this program, for whatever reason an entry has it.
+/// Returns whether a name has the form of a hidden one, for whatever reason an entry has it.
 pub(crate) fn is_hidden(name: &CStr) -> bool {
     name_of_hidden(name.to_bytes()).is_some()
 }
@@ -116,14 +116,14 @@ pub(crate) struct HiddenNamesInUse(Mutex<HashMap<(FileId, CString), NameUse>>);
 /// The use of a hidden name by a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NameUse {
-    /// For something that is not whole yet.
+    /// For a file or folder that is not complete yet.
     Hidden,
-    /// For the copy of an entry that is called so.
+    /// For the copy of an entry with this very name.
     Entry,
 }
 
 impl HiddenNamesInUse {
-    /// Takes a name in a folder, and returns whether it is not in use for anything else.
+    /// Takes a name in a folder, and returns `false` if it is in use for something else.
     pub(crate) fn take(&self, folder: &OwnedFd, name: &CStr, by: NameUse) -> bool {
         let Ok(stat) = fstat(folder) else { return false };
         let key = (FileId::of(&stat), name.to_owned());
@@ -150,16 +150,16 @@ impl HiddenNamesInUse {
     }
 }
 
-/// Marks an entry that was made under a hidden name, so that a later run knows it again.
+/// Marks an entry that was made under a hidden name, so that a later run recognizes it.
 pub(crate) fn mark(file: impl AsFd, hidden: &CStr) {
-    // An entry without a mark is no leftover later, unless there are no attributes at all.
+    // A later run ignores an entry without a mark, unless the file system has no attributes.
     if let Ok(value) = fstat(&file).map(|stat| mark_of(&stat, hidden)) {
         let _ = fsetxattr(&file, HIDDEN_MARK, &value, XattrFlags::empty());
     }
 }
 
-/// Returns whether a file with the name of a part can be one that a process of this user has made,
-/// which was killed before it could mark it: nothing was written to it then.
+/// Returns whether a file with the name of a part may have been made by a process of this user
+/// that was killed before it could mark it: nothing was written to it then.
 pub(crate) fn is_new_part(file: impl AsFd) -> bool {
     fstat(&file).is_ok_and(|stat| {
         is_file(&stat)
@@ -170,11 +170,11 @@ pub(crate) fn is_new_part(file: impl AsFd) -> bool {
     })
 }
 
-/// The mode of a part: no other user may write to it, and its owner may go on, whatever the original
-/// allows.
+/// The mode of a part: no other user may write to it, and its owner may resume it, whatever the
+/// original allows.
 pub(crate) const PART_MODE: u32 = 0o600;
 
-/// Removes the mark, which nothing has under its final name.
+/// Removes the mark, which no entry has under its final name.
 ///
 /// # Errors
 ///
@@ -184,8 +184,8 @@ pub(crate) fn unmark(file: impl AsFd) -> Result<(), Errno> {
 }
 
 /// Returns whether an entry with a hidden name was made under this name, and was not renamed or
-/// changed by another user. Where there are no attributes, the folder must be one in which no other
-/// user may rename it.
+/// changed by another user. Where there are no attributes, no other user may be able to rename
+/// entries in the folder.
 pub(crate) fn is_marked(file: impl AsFd, folder: &OwnedFd, hidden: &CStr) -> bool {
     has_mark(file, hidden).unwrap_or_else(|| is_private(folder))
 }
@@ -217,7 +217,7 @@ fn is_private(folder: &OwnedFd) -> bool {
         .is_ok_and(|stat| [0, geteuid().as_raw()].contains(&stat.st_uid) && !others(stat.st_mode))
 }
 
-/// Returns whether a folder is of this user, and no other user may change its entries.
+/// Returns whether a folder belongs to this user, and no other user may change its entries.
 pub(crate) fn is_own_folder(folder: &OwnedFd) -> bool {
     fstat(folder).is_ok_and(|stat| stat.st_mode & WRITABLE_BY_OTHERS == 0)
         && atomic_file::is_ours(folder, folder) == Ok(true)
@@ -228,7 +228,7 @@ pub(crate) fn is_closed(folder: &OwnedFd) -> bool {
     fstat(folder).is_ok_and(|stat| stat.st_mode & 0o077 == 0) && is_own_folder(folder)
 }
 
-/// Attempts to find a free name: more than killed processes leave in the way.
+/// The number of attempts to find a free name: more than killed processes leave taken.
 pub(crate) const MAX_ATTEMPTS: usize = 100;
 
 #[cfg(test)]

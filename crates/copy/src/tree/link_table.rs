@@ -1,10 +1,10 @@
-//! Files with several names: one of them is copied, and the other ones are linked to that copy.
+//! Files with several names: the first name is copied, and the others are linked to that copy.
 //!
-//! Only files with more than one name are in the table, and only until all of their names were
-//! found. If a source lies in another one, or is named twice, they are in it to the end, and where
-//! symbolic links are followed, each of which is one more name, all files are. The first name that
+//! The table has only files whose link count is above one, and only until all of their names were
+//! found. If a source lies in another one, or is named twice, they stay to the end. Where symbolic
+//! links are followed, each of which is one more name, the table has all files. The first name that
 //! is found is copied; names that are found before the copy is complete wait in the table. A thread
-//! waits for the copy only where too many of them wait, as each keeps its folder open.
+//! waits for the copy only if too many names wait, as each keeps its folder open.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
@@ -27,9 +27,9 @@ use crate::tree::path_chain::{PathChain, open_named};
 /// Files with several names that were found so far.
 #[derive(Debug)]
 pub(crate) struct LinkTable {
-    /// Whether only files of several names are in the table, because no symbolic links are followed.
+    /// Whether the table has only files with several names, because no symbolic links are followed.
     needs_names: bool,
-    /// Whether link counts tell how often a file is found: the sources do not overlap either.
+    /// Whether a file is found as often as its link count: the sources do not overlap either.
     are_counted: bool,
     table: Mutex<HashMap<LinkKey, LinkedFile>>,
     /// The number of names that wait.
@@ -40,8 +40,8 @@ pub(crate) struct LinkTable {
     is_lost: AtomicBool,
 }
 
-/// A file with its size and its time of modification. If it is removed, a new file may get its
-/// number before the copy is complete.
+/// A file with its size and its mtime. If it is removed, a new file may get its inode number
+/// before the copy is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct LinkKey(FileId, i64, i64, u64);
 
@@ -55,14 +55,14 @@ impl LinkKey {
 
 #[derive(Debug)]
 struct LinkedFile {
-    /// Names that were not found yet.
+    /// The number of names that were not found yet.
     left: u64,
     state: FirstCopy,
 }
 
 #[derive(Debug)]
 enum FirstCopy {
-    /// A thread copies it; these names wait.
+    /// A thread is copying the file; these names wait.
     Pending(Vec<WaitingName>),
     /// It was copied to here.
     Done(CopyLocation),
@@ -73,14 +73,14 @@ enum FirstCopy {
 pub(crate) struct WaitingName {
     pub(crate) folder: Arc<DirPair>,
     pub(crate) entry: SourceEntry,
-    /// Whether nothing had its name in the target when it was found.
+    /// Whether the target had no entry of its name when it was found.
     pub(crate) is_new: bool,
 }
 
 /// Where the first copy of a file is.
 #[derive(Clone, Debug)]
 pub(crate) struct CopyLocation {
-    /// Its folder, as long as something is to be done in it.
+    /// Its folder, while entries in it are still to be copied.
     folder: Weak<DirPair>,
     chain: Arc<PathChain>,
     /// The folder that the sources are put in.
@@ -115,7 +115,7 @@ impl LinkTable {
         self.is_decided.notify_all();
     }
 
-    /// Returns whether a file belongs into the table.
+    /// Returns whether a file belongs in the table.
     pub(crate) fn may_have(&self, stat: &Stat) -> bool {
         !self.needs_names || stat.st_nlink > 1
     }
@@ -179,7 +179,7 @@ impl LinkTable {
         known.map_or_else(Vec::new, |known| self.release(known.state))
     }
 
-    /// Returns the names that waited in this state of a file, and wakes threads that do.
+    /// Returns the names that waited in this state of a file, and wakes waiting threads.
     fn release(&self, state: FirstCopy) -> Vec<WaitingName> {
         let waiting = match state {
             FirstCopy::Pending(waiting) => waiting,
@@ -191,10 +191,10 @@ impl LinkTable {
     }
 }
 
-/// Names that wait before threads do. Each keeps two descriptors open.
+/// The number of names that wait before threads must. Each keeps two descriptors open.
 pub(crate) const MAX_WAITING: usize = 16;
 
-/// Returns how many names a file has.
+/// Returns the link count of a file.
 #[allow(clippy::useless_conversion)] // the field's type differs by target
 fn names(stat: &Stat) -> u64 {
     u64::from(stat.st_nlink)
@@ -216,8 +216,8 @@ impl CopyLocation {
         }
     }
 
-    /// Gives the copy one more name, which with `is_new` no other file has, and returns that of the
-    /// backup of the entry that had it; `None` if the copy has that name already.
+    /// Gives the copy one more name, which with `is_new` no other file may have, and returns the
+    /// backup name of the entry that had it; `None` if the copy has the name already.
     pub(crate) fn link(
         &self,
         folder: &DirPair,
@@ -233,7 +233,7 @@ impl CopyLocation {
         link(NamedAt { folder: found.as_fd(), name: &self.name }, folder, name, is_new, backups)
     }
 
-    /// Opens the folder, one name after the other.
+    /// Opens the folder, one path component after the other.
     fn open(&self) -> Result<OwnedFd, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut at = openat(&self.top.target, ".", flags, Mode::empty())?;
@@ -244,8 +244,8 @@ impl CopyLocation {
     }
 }
 
-/// Makes a hard link. Another file that has the name is replaced in one step, unless nothing was to
-/// have it.
+/// Makes a hard link. Another file that has the name is replaced atomically, unless the name is
+/// expected to be free.
 fn link(
     existing: NamedAt<'_>,
     folder: &DirPair,

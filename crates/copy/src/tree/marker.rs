@@ -1,15 +1,15 @@
-//! Marks a folder whose copy is not complete, so that a repeated command copies to the same folder.
+//! Marks a folder whose copy is incomplete, so that a repeated command copies to the same folder.
 //!
 //! `cp -a --resume s k` makes the folder `k`, and would make `k/s` in it when it is repeated. While
-//! the copy is not complete there is therefore a small file in `k` whose name identifies the
-//! source. It is made before `k` has its name (on FUSE, just after), and removed when nothing is
-//! left to be copied.
+//! the copy is incomplete there is therefore a small file in `k` whose name identifies the source.
+//! It is made before `k` has its name (on FUSE, just after), and removed when nothing is left to be
+//! copied.
 //!
 //! It contains the mount epoch in which everything in the folder was written. It is written to an
-//! empty folder only, and never renewed: a run in another one may not come to all files.
+//! empty folder only, and never renewed: a run in another epoch may not reach all files.
 //!
-//! Every user can make such a file. It counts only if it is of this user alone, and its text only
-//! in a folder of this user that no other user may write to.
+//! Every user can make such a file. It counts only if this user owns it and no other may write to
+//! it, and its text only in a folder of this user that no other user may write to.
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -48,7 +48,7 @@ pub(crate) fn set(
         if !epoch.is_some_and(|epoch| tells(marker, &epoch)) {
             return Ok(false);
         }
-        // The kernel drops bytes that it could not write back, and says so once.
+        // The kernel drops bytes that it could not write back, and reports that once.
         let is_synced = syncfs(target).is_ok();
         if !is_synced {
             let flags = OFlags::WRONLY | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -63,7 +63,7 @@ pub(crate) fn set(
     let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut file = File::from(openat(target, name, flags, Mode::RUSR | Mode::WUSR)?);
     let written = epoch.map(|epoch| file.write_all(epoch.as_bytes()));
-    // One that could not be written is not believed later.
+    // A marker that could not be written is not trusted later.
     Ok(written.is_some_and(|written| written.is_ok()))
 }
 
@@ -96,7 +96,7 @@ pub(crate) fn remove(
         return Ok(());
     };
     let removed = match unlinkat(target, &name, AtFlags::empty()) {
-        // A folder that is not writable, as its original.
+        // The folder is not writable, like its original.
         Err(Errno::ACCESS) => {
             let mode = Mode::from_raw_mode(fstat(target)?.st_mode);
             let removed =
@@ -109,7 +109,7 @@ pub(crate) fn remove(
     removed.and(timed)
 }
 
-/// Returns whether a folder is a copy of this source that is not complete.
+/// Returns whether a folder is an incomplete copy of this source.
 pub(crate) fn is_set(target: &Path, source: &Path, follow: Follow) -> bool {
     match (open_source(CWD, source, follow != Follow::Never), open_source(CWD, target, true)) {
         (Ok(source), Ok(target)) => {
@@ -143,5 +143,5 @@ pub(crate) fn is_name(name: &CStr) -> bool {
 /// The name that the hidden name of a marker is made of.
 pub(crate) const NAME: &CStr = c"unfinished";
 
-/// Longest marker in bytes.
+/// The maximum size of a marker in bytes.
 const MAX_LEN: u64 = mount_epoch::MAX_LEN as u64;

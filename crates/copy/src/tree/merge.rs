@@ -1,5 +1,5 @@
-//! Ends hidden folders: one whose name another process has taken is merged into the folder that has
-//! it, and one that a dead process has left is removed.
+//! Merges a hidden folder whose final name another process has taken into the folder that has it,
+//! and removes hidden folders that dead processes have left.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::{AsFd, OwnedFd};
@@ -38,7 +38,7 @@ impl MergeLevel {
 
 /// Moves everything in a folder into another one, where another process has put its own copy. Files
 /// there are replaced, and get a backup if the options want one, as by any later copy, unless the
-/// options keep them, or `stays` tells of one that it is to stay.
+/// options keep them, or `stays` returns `true` for one.
 ///
 /// # Errors
 ///
@@ -71,7 +71,7 @@ pub(crate) fn merge(
             }
         }
         if marker::is_name(&name) {
-            // That of the other process tells of files that were there before this one's.
+            // The other process's marker covers files that were there before this one's.
             unlinkat(from, &name, AtFlags::empty())?;
             continue;
         }
@@ -83,11 +83,11 @@ pub(crate) fn merge(
             levels.push(next);
             path = below;
         } else if is_folder(&mine) || there.is_ok_and(|there| is_folder(&there)) {
-            // Only one of the two is a folder, so the kernel refuses this.
+            // Only one of the two is a folder, so this returns the kernel's error.
             renameat(from, &name, to, &name)?;
         } else if there.is_ok_and(|there| {
             let clash = Clash { folder: to, name: &name, path: &below, there: &there };
-            // Both processes have linked one original; rename(2) does nothing then.
+            // Both processes have linked the same original; rename(2) does nothing then.
             let is_one = FileId::of(&mine) == FileId::of(&there);
             is_one || is_kept(settings, &mine, &there, to) || stays(&clash)
         }) {
@@ -112,7 +112,7 @@ pub(crate) fn rename_new(parent: &DirPair, from: &CStr, to: &CStr) -> Result<(),
     atomic_file::rename_new(target, from, target, to)
 }
 
-/// A file whose name a file to be moved has, too.
+/// A file with the same name as a file to be moved.
 pub(crate) struct Clash<'c> {
     pub(crate) folder: &'c OwnedFd,
     pub(crate) name: &'c CStr,
@@ -121,8 +121,8 @@ pub(crate) struct Clash<'c> {
     pub(crate) there: &'c Stat,
 }
 
-/// Moves a file in place of another one, which gets a backup. Until then it has its first name,
-/// too, so that no other run takes the hidden one for a leftover.
+/// Moves a file in place of another one, which gets a backup. Until then it keeps its first name,
+/// too, so that no other run treats the hidden one as a leftover.
 fn replace_in(
     from: &OwnedFd,
     to: &OwnedFd,
@@ -143,13 +143,13 @@ fn replace_in(
     }
 }
 
-/// Removes hidden leftovers of dead processes from a folder in which their final files are complete
-/// by now. `is_copied` tells whether a name was copied by this command.
+/// Removes hidden leftovers of dead processes from a folder in which the final files are now
+/// complete. `is_copied` tells whether a name was copied by this command.
 ///
-/// A live process locks the entries that it uses, and makes links again, which cannot be locked.
+/// A live process locks the entries that it uses; links cannot be locked, and it makes them again.
 /// These stay: special files, entries that belong neither to this user nor to the owner of the
-/// copy, files with a second name that is not the one meant, entries with neither a mark nor the
-/// number of this folder unless they are empty and as private as new ones, and entries of the source.
+/// copy, files with a second name other than the final one, entries with neither a mark nor the
+/// number of this folder unless they are empty and private like new ones, entries of the source.
 pub(crate) fn sweep(
     settings: &Settings<'_>,
     names: &HiddenNamesInUse,
@@ -174,7 +174,7 @@ pub(crate) fn sweep(
     }
 }
 
-/// Removes from a hidden folder of a dead process everything that may not be a whole copy of an
+/// Removes from a hidden folder of a dead process everything that may be an incomplete copy of an
 /// entry of `source`, and returns the state of the folder. Without `--resume` nothing is kept.
 ///
 /// # Errors
@@ -185,7 +185,7 @@ pub(crate) fn prune(
     source: &OwnedFd,
     folder: &OwnedFd,
 ) -> Result<DirOrigin, Errno> {
-    // This process has the lock already, unless there are no locks.
+    // This process holds the lock already, unless the file system has no locks.
     flock(folder, FlockOperation::NonBlockingLockExclusive)?;
     for name in atomic_file::names(folder)? {
         if !settings.resume || !may_stay(settings, source, folder, &name)? {
@@ -195,8 +195,8 @@ pub(crate) fn prune(
     Ok(if settings.resume { DirOrigin::Adopted } else { DirOrigin::Fresh })
 }
 
-/// Returns whether an entry of a hidden folder is a whole copy, or a part with which a later run
-/// can go on.
+/// Returns whether an entry of a hidden folder is a complete copy, or a part that a later run can
+/// resume.
 fn may_stay(
     settings: &Settings<'_>,
     source: &OwnedFd,
@@ -209,7 +209,7 @@ fn may_stay(
     };
     let copy = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
     Ok(match statat(source, name, flags) {
-        // There are no parts in a folder that has its own name.
+        // A folder that has its final name contains no parts.
         Ok(original) if is_folder(&copy) => is_folder(&original),
         Ok(original) => is_copy(&original, &copy, folder),
         Err(Errno::NOENT) => {
@@ -220,16 +220,16 @@ fn may_stay(
     })
 }
 
-/// A leftover that no other process can use for as long as this lives.
+/// A leftover that no other process can use until this is dropped.
 pub(crate) enum Leftover {
     /// It is locked until the descriptor is closed.
     Locked { _file: OwnedFd },
-    /// It cannot be locked, such as a link, and a process that misses it makes it again.
+    /// It cannot be locked, such as a link; a process that finds it gone makes it again.
     Unlockable,
 }
 
-/// Locks the possible leftover of a dead process with a hidden name; `None` if another process uses
-/// it, or that cannot be found out.
+/// Locks a possible leftover of a dead process; `None` if another process uses it, or that cannot
+/// be determined.
 pub(crate) fn lock_leftover(folder: &OwnedFd, hidden: &CStr) -> Option<Leftover> {
     let stat = statat(folder, hidden, AtFlags::SYMLINK_NOFOLLOW).ok()?;
     if !is_folder(&stat) && !is_file(&stat) {
@@ -241,8 +241,8 @@ pub(crate) fn lock_leftover(folder: &OwnedFd, hidden: &CStr) -> Option<Leftover>
     is_locked.then_some(Leftover::Locked { _file: file })
 }
 
-/// Returns whether a folder with a hidden name was made by this program and this user. The owner
-/// alone does not show it: another user who may write to `parent` can rename any folder in it.
+/// Returns whether an earlier run of this user made a folder with a hidden name. Its owner alone
+/// does not prove that: another user who may write to `parent` can rename any folder in it.
 pub(crate) fn is_left_folder(
     settings: &Settings<'_>,
     folder: &OwnedFd,
@@ -250,7 +250,7 @@ pub(crate) fn is_left_folder(
     hidden: &CStr,
 ) -> bool {
     fstat(folder).is_ok_and(|stat| {
-        // A process that was killed before it could mark its folder had put nothing in it.
+        // A process killed before it could mark its folder has put nothing in it.
         let is_new = || stat.st_mode & 0o777 == 0o700 && marker::is_empty(folder);
         stat.st_uid == settings.owner.0
             && (hidden_names::is_marked(folder, parent, hidden) || is_new())
@@ -277,11 +277,11 @@ fn remove_any(folder: &OwnedFd, name: &CStr, stat: &Stat) -> Result<(), Errno> {
     }
 }
 
-/// Removes an entry with a hidden name instead of `name`, unless a process uses it.
+/// Removes an entry whose hidden name stands for `name`, unless a process uses it.
 fn remove(settings: &Settings<'_>, folder: &OwnedFd, hidden: &CStr, name: &CStr) {
     let look = |name: &CStr| statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
     let (Ok(stat), Ok(whole)) = (look(hidden), look(name)) else { return };
-    // With -p a file has its owner before it has its name.
+    // With -p a file gets its owner before its name.
     let is_folder = is_folder(&stat);
     if stat.st_uid != settings.owner.0 && (is_folder || stat.st_uid != whole.st_uid) {
         return;
@@ -292,7 +292,7 @@ fn remove(settings: &Settings<'_>, folder: &OwnedFd, hidden: &CStr, name: &CStr)
         FileType::RegularFile if stat.st_nlink == 1 || is_same => {}
         FileType::Symlink => {
             if atomic_file::was_made_in(folder, OsStr::from_bytes(hidden.to_bytes())) {
-                // An entry that cannot be removed stays, which does no harm.
+                // An entry that cannot be removed does no harm.
                 let _ = unlinkat(folder, hidden, AtFlags::empty());
             }
             return;
@@ -315,11 +315,11 @@ fn remove(settings: &Settings<'_>, folder: &OwnedFd, hidden: &CStr, name: &CStr)
     if !is_it || !is_left || !atomic_file::try_lock(&file, folder, hidden) {
         return;
     }
-    // It is locked during the removal, so that no other process goes on with it.
+    // It is locked during the removal, so that no other process resumes it.
     let _ = remove_any(folder, hidden, &stat);
 }
 
-/// Returns the name that something with a hidden name of this program would have got.
+/// Returns the final name that a hidden name stands for.
 pub(crate) fn meant(hidden: &CStr) -> Option<CString> {
     let name = name_of_hidden(hidden.to_bytes())?;
     CString::new(name).ok().filter(|_| !marker::is_name(hidden))

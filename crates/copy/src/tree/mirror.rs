@@ -1,6 +1,6 @@
 //! Removes from the targets of folders what their sources do not have, once everything is copied.
 //!
-//! Everything is looked at before anything is removed: where a source cannot be read, nothing is.
+//! Everything is checked before anything is removed: if a source cannot be read, nothing is.
 //! No link of a target is followed, and no other file system is entered.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -43,13 +43,12 @@ pub(crate) fn mirror(context: &CopyContext<'_>, top: &DirPair, entries: &[Source
 
 struct Mirror<'a, 'c> {
     context: &'a CopyContext<'c>,
-    /// Whether it removes, or reports in a dry run what it would, and does not only look whether it
-    /// could.
+    /// Whether entries are removed, or reported in a dry run; otherwise they are only checked.
     deletes: bool,
     removed: u64,
 }
 
-/// Names in sources, by the file that each leads to in the target.
+/// Names in sources, by the file in the target that each of them leads to.
 type OtherNames = BTreeMap<FileId, Vec<CString>>;
 
 /// Folders of sources, by their copies.
@@ -70,7 +69,7 @@ struct TargetLevel<'e> {
 }
 
 impl Mirror<'_, '_> {
-    /// Looks at all targets that are folders.
+    /// Checks all targets that are folders, or removes what their sources do not have.
     fn mirror_targets(&mut self, top: &DirPair, entries: &[SourceEntry]) -> Result<()> {
         let mut targets = BTreeMap::<FileId, TargetLevel>::new();
         for entry in entries.iter().filter(|entry| entry.kind == FileType::Directory) {
@@ -97,7 +96,7 @@ impl Mirror<'_, '_> {
             });
             level.sources.push(source);
         }
-        // Those that others are next to first: they may have the same folders.
+        // Targets shared with other sources come first: they may have the same folders.
         let (mut first, mut rest): (Vec<_>, Vec<_>) =
             targets.into_iter().partition(|(_, level)| !level.named.is_empty());
         let mut shared = OtherFolders::new();
@@ -119,7 +118,7 @@ impl Mirror<'_, '_> {
         if self.context.has_entered(own) {
             Ok(source)
         } else {
-            // Such as an empty folder on which something was mounted before.
+            // For example the empty folder under a file system that was unmounted meanwhile.
             Err(Errno::STALE).at("reading again", path)
         }
     }
@@ -159,9 +158,9 @@ impl Mirror<'_, '_> {
         Ok(())
     }
 
-    /// Looks at one folder of a target and at those below it.
+    /// Processes one folder of a target and those below it.
     ///
-    /// `shared` gets the folders of its sources that are copied to where a named source is, too.
+    /// `shared` gets the folders of its sources that have the same target as a named source.
     fn level(&mut self, at: &TargetLevel<'_>, shared: &mut OtherFolders) -> Result<()> {
         let to = || at.to.as_path();
         if at.depth > MAX_DEPTH {
@@ -193,7 +192,7 @@ impl Mirror<'_, '_> {
                 shared.insert(FileId::of(&there), folders.unwrap_or_default());
                 continue;
             }
-            // Its original was not copied, so that it is not a copy, and nothing in it is either.
+            // Its original was not copied, so neither it nor anything in it is a copy.
             if self.is_excluded(&at.below, &name, is_folder) {
                 continue;
             }
@@ -221,14 +220,14 @@ impl Mirror<'_, '_> {
         }
         let settings = &self.context.settings;
         if has_changed && settings.preserve.keeps_times_of_folder(settings.resume) {
-            // It has those of its source by now.
+            // The target has the times of its source by now.
             let _ = futimens(&at.target, &times(&before));
         }
         Ok(())
     }
 
     /// Returns the names in the sources that lead to an entry of the target which is listed under
-    /// another name, as on file systems that ignore case, by what that entry is.
+    /// another name, as on file systems that ignore case, by the id of that entry.
     fn other_names(&self, at: &TargetLevel<'_>, found: &[(CString, Stat)]) -> Result<OtherNames> {
         let listed: HashSet<&CStr> = found.iter().map(|(name, _)| name.as_c_str()).collect();
         let mut names: BTreeSet<CString> = at.named.iter().map(|&name| name.to_owned()).collect();
@@ -249,7 +248,7 @@ impl Mirror<'_, '_> {
                 Err(errno) => return Err(errno).at("looking at", || join(&at.to, &name)),
             }
         }
-        // Some file systems that ignore case give out other numbers when memory is short.
+        // Some file systems that ignore case change inode numbers when memory is short.
         let listed: HashSet<FileId> = found.iter().map(|(_, stat)| FileId::of(stat)).collect();
         if others.keys().all(|own| listed.contains(own)) {
             Ok(others)
@@ -290,14 +289,14 @@ impl Mirror<'_, '_> {
             }
         }
         if self.context.misses_mount(&join(&at.to, name), &devices) {
-            // Perhaps an empty folder is left of it, and perhaps not even that.
+            // It was unmounted, and its mount point may be gone, too.
             return Err(Errno::STALE).at("reading again", || join(&at.from, name));
         }
         Ok(is_there.then_some(folders))
     }
 
-    /// Removes an entry of a target that the sources do not have; returns whether the target may have
-    /// changed. What cannot be removed is a failure of its own; what cannot be looked at is an error.
+    /// Removes an entry of a target that the sources do not have; returns whether the target may
+    /// have changed. A failed removal is recorded as a problem; a failed check is an error.
     fn remove_from(&mut self, at: &TargetLevel<'_>, name: &CStr) -> Result<bool> {
         let (to, below) = (join(&at.to, name), longer(&at.below, name));
         match self.remove(&at.target, name, &to, &below, at.depth + 1) {
@@ -309,9 +308,9 @@ impl Mirror<'_, '_> {
         }
     }
 
-    /// Removes something with everything in it, and returns whether it is gone: excluded and
-    /// incomplete entries stay. Looks at everything in it instead if this is the first look, and
-    /// reports it if this is a dry run.
+    /// Removes an entry with everything in it, and returns whether it is gone: excluded and
+    /// incomplete entries stay. The first pass only checks everything in it, and a dry run only
+    /// reports it.
     fn remove(
         &mut self,
         folder: &OwnedFd,
@@ -322,7 +321,7 @@ impl Mirror<'_, '_> {
     ) -> Result<bool> {
         let (context, path) = (self.context, || to);
         let stat = match lstat(folder, name) {
-            // Another process was faster.
+            // Another process has removed it.
             Err(Errno::NOENT) => return Ok(true),
             stat => stat.at("looking at", path)?,
         };
@@ -339,7 +338,7 @@ impl Mirror<'_, '_> {
                 return Err(Errno::NAMETOOLONG).at("removing", path);
             }
             let (mut is_empty, folder_below) = (true, [below, b"/"].concat());
-            // Its lock also is that of the file in it which tells that it is not complete.
+            // Its lock also covers the marker in it.
             let is_leftover = merge::meant(name).is_some();
             for name in atomic_file::names(&inner).at(Action::ReadingFolder, path)? {
                 if context.skips() {
@@ -379,7 +378,7 @@ impl Mirror<'_, '_> {
         Ok(true)
     }
 
-    /// Returns whether entries are removed, and not only looked at.
+    /// Returns whether entries are really removed.
     fn unlinks(&self) -> bool {
         self.deletes && !self.context.settings.dry_run
     }
@@ -394,7 +393,7 @@ impl Mirror<'_, '_> {
 
 fn unlink(folder: &OwnedFd, name: &CStr, how: AtFlags) -> Result<(), Errno> {
     match unlinkat(folder, name, how) {
-        // A folder that is not writable, as its original perhaps.
+        // The folder is not writable, perhaps like its original.
         Err(Errno::ACCESS) => {
             atomic_file::make_writable(folder)?;
             unlinkat(folder, name, how)
@@ -403,8 +402,8 @@ fn unlink(folder: &OwnedFd, name: &CStr, how: AtFlags) -> Result<(), Errno> {
     }
 }
 
-/// Keeps other processes from going on with the entry of this name; `None` if another copy still
-/// writes it.
+/// Keeps other processes from resuming the entry of this name; `None` if another copy is still
+/// writing it.
 fn lock_unfinished(folder: &OwnedFd, name: &CStr) -> Option<Leftover> {
     if marker::is_name(name) {
         return None;
@@ -428,5 +427,5 @@ fn longer(below: &[u8], name: &CStr) -> Vec<u8> {
     [below, name.to_bytes()].concat()
 }
 
-/// Levels of a tree that are looked through; each needs a few descriptors.
+/// The maximum depth of a tree that is searched; each level needs a few descriptors.
 const MAX_DEPTH: usize = 1000;

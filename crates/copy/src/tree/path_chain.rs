@@ -13,11 +13,11 @@ use underpass_engine::wait::lock;
 #[derive(Debug)]
 pub(crate) struct PathChain {
     pub(crate) parent: Option<Arc<PathChain>>,
-    /// The name of the source; at the top a path.
+    /// The name of the source; a path for the topmost folder.
     pub(crate) source: CString,
-    /// The name of the target; at the top a path.
+    /// The name of the target; a path for the topmost folder.
     pub(crate) target: CString,
-    /// The name that the target has until its own entries are whole.
+    /// The hidden name that the target has until its own entries are complete.
     pub(crate) hidden: Mutex<Option<CString>>,
     /// Whether it is above the sources: the top, and each folder of which only some entries are
     /// copied.
@@ -47,7 +47,7 @@ impl PathChain {
             names.push(chain.source.to_bytes());
             next = chain.parent.as_deref();
         }
-        // The last is the name of the source itself.
+        // The last name is that of the source itself.
         if names.len() > 1 {
             names.pop();
         }
@@ -81,8 +81,8 @@ impl PathChain {
     }
 }
 
-/// Opens something by the [names](PathChain::names) of a target, again if a folder above gets its
-/// own name at this very moment.
+/// Opens something by the [names](PathChain::names) of a target, and again if a folder above gets
+/// its final name meanwhile.
 pub(crate) fn open_named<T>(open: impl Fn() -> Result<T, Errno>) -> Result<T, Errno> {
     for _ in 0..MAX_RENAMES {
         match open() {

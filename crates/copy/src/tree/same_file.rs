@@ -1,4 +1,4 @@
-//! Finds out whether a source and its target are one file, through all links, or original and copy.
+//! Checks whether a source and its target are one file, through all links, or original and copy.
 
 use std::ffi::{CStr, OsStr};
 use std::os::fd::AsFd;
@@ -26,7 +26,7 @@ pub(crate) fn is_same(
     if settings.removes_existing()
         && let Ok(named) = statat(&folder.source, &entry.name, AtFlags::SYMLINK_NOFOLLOW)
     {
-        // Only the name is taken away, under which the original may have been opened.
+        // Only the name is removed, by which the original may have been opened.
         if is_one(&named, there) {
             return there.st_nlink < 2 || is_same_name(folder, entry);
         }
@@ -54,7 +54,7 @@ pub(crate) fn is_same(
 fn is_same_name(folder: &DirPair, entry: &SourceEntry) -> bool {
     let source = Path::new(OsStr::from_bytes(entry.name.to_bytes()));
     let target = Path::new(OsStr::from_bytes(entry.target().to_bytes()));
-    // If that cannot be found out, they are taken for one, which is an error and loses nothing.
+    // If that cannot be determined, they count as one: an error, which loses nothing.
     let is_one_folder = match (
         statat(&folder.source, folder_of(source), AtFlags::empty()),
         fstat(&folder.target),
@@ -65,8 +65,8 @@ fn is_same_name(folder: &DirPair, entry: &SourceEntry) -> bool {
     is_one_folder && source.file_name() == target.file_name()
 }
 
-/// Returns whether a link leads through `link`: if it were copied over that one, both would lead in
-/// a circle.
+/// Returns whether a link leads through `link`: if it were copied over that one, the two would form
+/// a loop.
 fn leads_through(folder: &DirPair, name: &CStr, link: &Stat) -> bool {
     let mut path = PathBuf::from(OsStr::from_bytes(name.to_bytes()));
     for _ in 0..MAX_LINKS {

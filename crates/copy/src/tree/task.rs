@@ -9,7 +9,7 @@ use crate::tree::dir_pair::{DirOrigin, DirPair};
 use crate::tree::entry::{ListedNames, SourceEntry};
 use crate::tree::path_chain::PathChain;
 
-/// Something that one thread does in a folder. The folder waits for it.
+/// Work for one thread in a folder. The folder is not complete before it is done.
 #[derive(Debug)]
 pub(crate) enum FolderTask {
     /// Copies these entries.
@@ -29,7 +29,7 @@ pub(crate) struct DeferredDir {
     pub(crate) top: Arc<DirPair>,
     pub(crate) chain: Arc<PathChain>,
     pub(crate) stat: Stat,
-    /// The folder that it has in the target.
+    /// Its copy in the target.
     pub(crate) target: FileId,
     pub(crate) origin: DirOrigin,
     pub(crate) is_trusted: bool,
@@ -39,7 +39,7 @@ pub(crate) struct DeferredDir {
 }
 
 impl FolderTask {
-    /// Returns the folder that waits for it, and whether its name does too.
+    /// Returns the folder that waits for the task, and whether its final name does, too.
     pub(crate) fn folder(&self) -> (Arc<DirPair>, bool) {
         match self {
             Self::Entries(folder, _) | Self::Read(folder, _) => (Arc::clone(folder), true),
@@ -48,8 +48,8 @@ impl FolderTask {
         }
     }
 
-    /// Returns the address of the folder that it fills with files; `None` if it makes at most one
-    /// entry.
+    /// Returns the address of the folder that the task fills with files; `None` if it makes at most
+    /// one entry.
     pub(crate) fn busy_key(&self) -> Option<usize> {
         match self {
             Self::Entries(folder, _) => Some(Arc::as_ptr(folder).addr()),

@@ -41,7 +41,7 @@ impl CopyWorker<'_> {
             return self.copy_small(original, dest);
         }
         if len >= MIN_READ_AHEAD_LEN {
-            // Has the kernel read further ahead. It is advice, which some file systems do not take.
+            // Makes the kernel read further ahead. Some file systems do not support this advice.
             let _ = fadvise(&original.file, 0, None, Advice::Sequential);
         }
         let keeps_holes = settings.sparse == When::Auto && dest.is_empty() && has_holes;
@@ -52,8 +52,8 @@ impl CopyWorker<'_> {
         }
     }
 
-    /// Returns how many bytes of an interrupted run are kept, without those that it may not have
-    /// finished.
+    /// Returns how many bytes of an interrupted run are kept, without those that may be
+    /// incomplete.
     fn resume_bytes(&mut self, original: &Original<'_>, dest: &DestFile<'_>) -> Result<u64> {
         let DestFile::Unnamed { .. } = dest else { return Ok(0) };
         if !self.context.settings.resume || original.len() < crate::worker::file::MIN_PARTIAL_LEN {
@@ -69,7 +69,7 @@ impl CopyWorker<'_> {
             // The kernel drops bytes that it could not write back.
             _ if here > 0 && !is_on_disk(dest.file()) => 0,
             true => here.saturating_sub(RESUME_OVERLAP),
-            // The disk may not have got all of its bytes.
+            // Not all of its bytes may have reached the disk.
             false if here > 0 => self.same_bytes(original, dest.file())?,
             false => 0,
         };
@@ -91,7 +91,7 @@ impl CopyWorker<'_> {
         let read = buffered::read_whole(&original.file, promised, &mut self.buffer, &mut report);
         let Some(have) = read.at(Action::Reading, from)? else {
             self.count(original, &report);
-            // Perhaps its size says nothing: the engine knows, and begins at the first byte.
+            // Its size may be wrong: the engine handles that, from the first byte on.
             return self.copy_from(original, dest, 0);
         };
         let written = buffered::write_all(dest.file(), &self.buffer[..have], &mut report);
@@ -131,18 +131,18 @@ impl CopyWorker<'_> {
         let mut first = None;
         for extent in data_ranges(original.file.as_fd(), done..original.len()) {
             let (at, len) = extent.at(Action::Reading, from)?;
-            // The space of a new file is reserved, so the file system allocates nothing ahead.
+            // The space of a new file is reserved, so the file system preallocates nothing.
             if !dest.is_new() && written > 0 {
                 leave_hole(dest, written, at - written);
             }
             written = at + len;
             let source = source.clone().at(at).len(len).version(version);
-            // The first transfer has found out whether the file is at rest.
+            // The first transfer has checked that the file is at rest.
             let is_at_rest = copied > 0 && self.context.settings.integrity == Integrity::Detect;
             let source = if is_at_rest { source.stable() } else { source };
             self.transfer(original, dest, source, at, first)?;
             copied += len;
-            // What served the first part serves all others.
+            // The mechanism of the first part is used for all others.
             first = first.or_else(|| self.last_mechanism(original));
         }
         ftruncate(dest.file(), original.len()).at(Action::Writing, to)?;
@@ -169,7 +169,7 @@ impl CopyWorker<'_> {
                 Ok(true)
             }
             Err(error) => {
-                // Without a clone for the guard there is none for the copy.
+                // If the integrity guard gets no clone, neither does the copy.
                 let is_declined =
                     matches!(error, Error::Declined { .. } | Error::IntegrityDeclined { .. });
                 self.count(original, error.report());
@@ -318,15 +318,15 @@ impl CopyWorker<'_> {
     }
 }
 
-/// Gives back the space that the file system has allocated beyond the last write, as XFS does in
-/// advance: it would stay allocated after the next write.
+/// Frees the space that the file system has preallocated beyond the last write, as XFS does: it
+/// would stay allocated after the next write.
 fn leave_hole(dest: &DestFile<'_>, at: u64, len: u64) {
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-    // What stays allocated has zeros.
+    // Space that stays allocated reads as zeros.
     let _ = fallocate(dest.file(), flags, at, len);
 }
 
-/// Returns how many bytes at the beginning are blocks of zeros, or blocks of data, and whether they
+/// Returns the length in bytes of the first run of blocks, all zeros or all data, and whether they
 /// are zeros.
 fn run(bytes: &[u8]) -> (usize, bool) {
     let is_zero = |block: &[u8]| block.iter().all(|&byte| byte == 0);
@@ -337,8 +337,8 @@ fn run(bytes: &[u8]) -> (usize, bool) {
     (first.len() + same.map(<[u8]>::len).sum::<usize>(), wanted)
 }
 
-/// Size from which it matters how far ahead the kernel reads.
+/// The minimum size for which the kernel's readahead matters.
 const MIN_READ_AHEAD_LEN: u64 = 1 << 20;
 
-/// Bytes at the end of a part that are copied again.
+/// The number of bytes at the end of a part that are copied again.
 const RESUME_OVERLAP: u64 = 1 << 20;

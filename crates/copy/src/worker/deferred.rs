@@ -1,5 +1,5 @@
-//! Copies trees with more levels than descriptors: a folder that lies too deep is made, and its
-//! entries are copied after all others, once its path was opened again.
+//! Copies trees with more levels than descriptors: a folder that is too deep is created, and its
+//! entries are copied after all others, when its path is opened again.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -22,8 +22,8 @@ use crate::tree::task::{DeferredDir, FolderTask};
 use crate::worker::CopyWorker;
 
 impl CopyWorker<'_> {
-    /// Returns whether the entries of a folder in this one are deferred. They are not where links
-    /// are followed, because the folders above show circles, nor in a dry run, which makes no
+    /// Returns whether the entries of a folder in this one are deferred. They are not if links are
+    /// followed, because the open folders above reveal loops, nor in a dry run, which makes no
     /// folders.
     pub(crate) fn is_too_deep(&self, parent: &DirPair) -> bool {
         let settings = &self.context.settings;
@@ -102,7 +102,7 @@ impl CopyWorker<'_> {
     }
 }
 
-/// Opens a folder, one name after the other. The first name of a source may be a link.
+/// Opens a folder, one path component after the other. The first one of a source may be a link.
 fn open(top: &OwnedFd, names: &[impl AsRef<CStr>], is_source: bool) -> Result<OwnedFd, Errno> {
     let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
     let mut at = openat(top, c".", flags | OFlags::PATH, Mode::empty())?;
@@ -114,7 +114,7 @@ fn open(top: &OwnedFd, names: &[impl AsRef<CStr>], is_source: bool) -> Result<Ow
     Ok(at)
 }
 
-/// Refuses a folder that another process has put in the place of the one that was there.
+/// Refuses a folder with which another process has replaced the original one.
 fn same(folder: &OwnedFd, wanted: FileId, path: impl Fn() -> PathBuf) -> Result<()> {
     let found = fstat(folder).at("looking at", &path)?;
     if FileId::of(&found) == wanted { Ok(()) } else { Err(Errno::STALE).at("going on with", path) }

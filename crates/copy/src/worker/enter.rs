@@ -31,7 +31,7 @@ struct MadeDir {
     origin: DirOrigin,
     is_trusted: bool,
     hidden: Option<CString>,
-    /// Whether it was there before this run.
+    /// Whether it existed before this run.
     was_there: bool,
 }
 
@@ -78,7 +78,7 @@ impl CopyWorker<'_> {
             parent: Some(Arc::clone(parent)),
             top: None,
             depth: parent.depth + 1,
-            // The thread that copies its entries sets its attributes.
+            // The thread that copies the deferred entries sets the attributes.
             stat: Some(stat).filter(|_| !is_put_off),
             origin: made.origin,
             is_trusted: made.is_trusted,
@@ -161,15 +161,15 @@ impl CopyWorker<'_> {
             match open_unlisted(&parent.target, target, false, needs_attributes) {
                 Ok(folder) => {
                     let is_trusted = if is_marked {
-                        // One that cannot be marked is one whose files are compared.
+                        // The files of a folder that cannot be marked are compared.
                         self.mark(&folder, source, false).unwrap_or(false)
                     } else {
                         parent.is_trusted
                             && (parent.is_closed || hidden_names::is_own_folder(&folder))
                     };
                     let origin = if parent.origin == DirOrigin::Adopted {
-                        // In a folder of a killed run, everything is ours, and gets its mode once
-                        // more in the end.
+                        // Everything in a folder of a killed run is ours, and gets its mode again
+                        // at the end.
                         atomic_file::make_writable(&folder).at("opening", path)?;
                         DirOrigin::Adopted
                     } else {
@@ -208,7 +208,7 @@ impl CopyWorker<'_> {
     /// Removes a new folder with a hidden name, which is still empty, as nothing is copied to it.
     fn unmake(&self, parent: &DirPair, made: &MadeDir) {
         if let Some(hidden) = made.hidden.as_ref().filter(|_| made.origin == DirOrigin::Fresh) {
-            // If it cannot be removed, the next run does it.
+            // If it cannot be removed, the next run removes it.
             let _ = unlinkat(&parent.target, hidden, AtFlags::REMOVEDIR);
             self.context.hidden_names.give_back(&parent.target, hidden);
         }
@@ -220,7 +220,7 @@ impl CopyWorker<'_> {
         marker::set(folder, source, self.context.boot.as_deref(), always)
     }
 
-    /// Makes the target of a folder under a hidden name, or goes on with that of a killed run.
+    /// Makes the target of a folder under a hidden name, or resumes that of a killed run.
     fn make_hidden(&self, parent: &DirPair, target: &CStr, source: &OwnedFd) -> Result<MadeDir> {
         let path = || parent.target_path(target);
         let names = &self.context.hidden_names;
@@ -247,7 +247,7 @@ impl CopyWorker<'_> {
             }
             names.give_back(&parent.target, &hidden);
         }
-        // Another process is at it, which is alive, or it is no leftover, or cannot be emptied.
+        // A live process uses it, or it is no leftover, or cannot be emptied.
         let claimed = hidden_names::claim(&parent.target, target, |hidden| {
             if !names.take_hidden(parent, hidden) {
                 return Err(Errno::EXIST);
@@ -273,7 +273,7 @@ impl CopyWorker<'_> {
         let folder = open_folder(&parent.target, hidden).ok()?;
         let is_left = merge::is_left_folder(settings, &folder, &parent.target, hidden)
             && atomic_file::try_lock(&folder, &parent.target, hidden);
-        // A part in it would be taken for a copy once it has its name.
+        // A part in it would be mistaken for a copy once the folder has its final name.
         let origin = is_left.then(|| merge::prune(settings, source, &folder))?.ok()?;
         // The process may have been killed before it could mark the folder.
         hidden_names::mark(&folder, hidden);
@@ -301,12 +301,12 @@ impl CopyWorker<'_> {
         }
     }
 
-    /// Returns what entries of a folder inherit from it.
+    /// Returns the attributes that new entries inherit from the target of a folder.
     fn inherited(&self, parent: &DirPair, made: &MadeDir) -> InheritedAttrs {
         let found = if made.was_there {
             attributes::inherited::inherited(made.folder.as_fd())
         } else {
-            // As the one above.
+            // A new folder inherits the same as its parent.
             parent.inherited
         };
         let settings = &self.context.settings;
@@ -316,7 +316,7 @@ impl CopyWorker<'_> {
         }
         // The copy is to have exactly the ACLs of the original.
         for name in [c"system.posix_acl_default", c"system.posix_acl_access"] {
-            // Then it is tried once more at the end.
+            // The removal is tried once more at the end.
             if remove_attribute(&made.folder, name).is_err() {
                 return found;
             }
@@ -324,7 +324,7 @@ impl CopyWorker<'_> {
         InheritedAttrs { acl: false, ..found }
     }
 
-    /// Refuses to copy a folder onto itself, and remembers where copies are.
+    /// Refuses to copy a folder onto itself, and remembers the folders of the copies.
     fn refuse_itself(
         &self,
         parent: &DirPair,
@@ -373,14 +373,14 @@ impl CopyWorker<'_> {
     }
 }
 
-/// Returns whether a new folder in this one must have its name from the start. On FUSE a file may be
-/// stored only after it was closed, and rclone then loses it if a folder above it has been renamed;
-/// programs in front of object stores copy each file for that, or refuse it.
+/// Returns whether a new folder in this one must have its final name from the start. On FUSE a file
+/// may be stored only after it was closed, and rclone then loses it if a folder above it has been
+/// renamed; file systems on object stores copy each file for a rename, or refuse it.
 fn must_not_rename(parent: &DirPair) -> bool {
     parent.system == FUSE || parent.origin != DirOrigin::Fresh && atomic_file::only_adds(parent)
 }
 
-/// Returns the target of a folder in a dry run: the one above stands for one that would be made.
+/// Returns the target of a folder in a dry run: its parent stands for one that would be made.
 fn would_make(parent: &DirPair, target: &CStr) -> std::io::Result<MadeDir> {
     let found = open_folder(&parent.target, target).ok();
     let (folder, origin) = match found.filter(|_| parent.origin == DirOrigin::Existing) {
@@ -395,9 +395,9 @@ fn would_make(parent: &DirPair, target: &CStr) -> std::io::Result<MadeDir> {
 ///
 /// # Errors
 ///
-/// `EEXIST` if another process has taken it for a leftover, and as openat(2).
+/// `EEXIST` if another process has claimed it as a leftover, and as openat(2).
 fn lock_made(parent: &DirPair, hidden: &CStr) -> Result<OwnedFd, Errno> {
-    // It is empty, so it can be removed; if it cannot, the next run does it.
+    // It is empty, so it can be removed; if that fails, the next run removes it.
     let remove = |_: &Errno| _ = unlinkat(&parent.target, hidden, AtFlags::REMOVEDIR);
     let folder = match open_folder(&parent.target, hidden) {
         Err(Errno::NOENT) => return Err(Errno::EXIST),

@@ -35,7 +35,7 @@ impl CopyWorker<'_> {
         entry: &SourceEntry,
         may_link: bool,
     ) -> Result<()> {
-        // To open it is to wait for a writer.
+        // Opening a FIFO waits for a writer, so the decision comes first.
         let decided = match entry.kind {
             FileType::Fifo => {
                 let stat = self.stat(folder, entry)?;
@@ -47,7 +47,7 @@ impl CopyWorker<'_> {
             return Ok(());
         }
         let mut original = match self.open(folder, entry) {
-            // One that may not be read is not needed where the existing file stays.
+            // An unreadable original does not matter if the existing file stays.
             Err(_) if self.is_left_unread(folder, entry).unwrap_or(false) => return Ok(()),
             opened => opened?,
         };
@@ -172,8 +172,8 @@ impl CopyWorker<'_> {
         Ok(())
     }
 
-    /// Gives the new copy of a device or FIFO what it keeps of the file that it replaces, unless
-    /// that file is to be removed or put aside.
+    /// Gives the new copy of a device or FIFO the permissions and owner that it keeps of the file
+    /// that it replaces, unless that file is to be removed or backed up.
     fn take_over(
         &self,
         original: &Original<'_>,
@@ -232,7 +232,7 @@ impl CopyWorker<'_> {
             .at(Action::Creating, path)
     }
 
-    /// Returns whether a file that is there gets the attributes alone.
+    /// Returns whether an existing file gets only the attributes.
     fn opens_existing(&self, verdict: EntryVerdict) -> bool {
         let settings = &self.context.settings;
         settings.attributes_only && verdict == EntryVerdict::Replace && !settings.removes_existing()
@@ -244,7 +244,7 @@ impl CopyWorker<'_> {
             .is_ok_and(|there| there.is_some_and(|it| is_file(&it)))
     }
 
-    /// Ends a part that a later run could go on with: it is whole, and about to get its name.
+    /// Ends a part that a later run could resume: it is complete, and about to get its name.
     fn end_part(
         &self,
         original: &Original<'_>,
@@ -253,8 +253,8 @@ impl CopyWorker<'_> {
     ) -> Result<()> {
         let path = || original.folder.target_path(original.entry.target());
         if syncs {
-            // This takes long, and must come first: a file that is no longer a part would be begun
-            // anew after a kill.
+            // This takes long, and must come first: after a kill, a file that is no longer a part
+            // would be copied from the start.
             fsync(dest.file()).at(SYNCING, path)?;
         }
         let mut unmarked = dest.end_partial();
@@ -265,8 +265,8 @@ impl CopyWorker<'_> {
         Ok(())
     }
 
-    /// Removes a copy that is known to be wrong. With `--resume` a later run may go on with another
-    /// one.
+    /// Removes a copy that is known to be wrong. With `--resume`, any other is kept for a later
+    /// run.
     fn give_up(&self, dest: DestFile<'_>, failure: &CopyError) {
         if matches!(failure, CopyError::Differs { .. }) || is_change(failure) {
             dest.discard();
@@ -280,5 +280,5 @@ fn is_mounted_on(folder: &DirPair, dest: &DestFile<'_>) -> bool {
     !dest.is_new() && device(dest.file().as_fd()) != device(folder.target.as_fd())
 }
 
-/// Size from which a part of a file is kept.
+/// The minimum size in bytes of a file of which a part is kept.
 pub(crate) const MIN_PARTIAL_LEN: u64 = 16 << 20;

@@ -19,7 +19,7 @@ use crate::worker::CopyWorker;
 /// A part of a folder's entries.
 #[derive(Debug, Default)]
 pub(super) struct EntryBatch {
-    /// Entries that are not folders, or may be none.
+    /// Entries that are not folders, or whose type is unknown.
     pub(super) files: Vec<SourceEntry>,
     pub(super) folders: Vec<SourceEntry>,
     /// The names of further entries.
@@ -29,7 +29,7 @@ pub(super) struct EntryBatch {
 impl EntryBatch {
     /// Returns the listing of a folder of which only these entries are copied.
     pub(super) fn only(entries: &[SourceEntry]) -> Self {
-        // A folder among them is only entered if that is allowed.
+        // A folder among them is entered only if folders are copied.
         Self { files: entries.to_vec(), ..Self::default() }
     }
 }
@@ -47,7 +47,7 @@ impl CopyWorker<'_> {
     /// Adds tasks for a part of a listing: files are copied first, and the rest of the listing
     /// comes last.
     pub(super) fn push(&self, folder: &Arc<DirPair>, mut listing: EntryBatch) {
-        // On a disk that has to seek, files lie in the order of their numbers, more or less.
+        // On a disk that has to seek, files lie roughly in the order of their inode numbers.
         listing.files.sort_unstable_by_key(|entry| entry.number);
         let mut tasks = Vec::new();
         if !listing.rest.is_empty() {
@@ -58,7 +58,7 @@ impl CopyWorker<'_> {
         let mut files = listing.files.into_iter();
         let mut batches = Vec::with_capacity(files.len().div_ceil(BATCH_LEN));
         while files.len() > 0 {
-            // Not split off, which would leave each of them the room of all.
+            // Not split_off, which would leave each of them the capacity of all.
             let batch = files.by_ref().take(BATCH_LEN).collect();
             batches.push(FolderTask::Entries(Arc::clone(folder), batch));
         }
@@ -71,7 +71,7 @@ impl CopyWorker<'_> {
     }
 
     /// Reads all names of a folder, before anything in it is copied: on btrfs and tmpfs, a name
-    /// that is replaced during the listing gets a place that a listing in parts may miss.
+    /// that is replaced during the listing moves to where a listing in parts may miss it.
     pub(super) fn list(&mut self, source: &OwnedFd) -> Result<ListedNames, Errno> {
         let mut names = ListedNames::default();
         let mut folder = RawDir::new(source, self.listing.spare_capacity_mut());
@@ -85,7 +85,7 @@ impl CopyWorker<'_> {
         Ok(names)
     }
 
-    /// Makes entries of the next names of a folder.
+    /// Turns the next names of a folder into entries.
     pub(super) fn entries(
         &mut self,
         source: &OwnedFd,
@@ -129,5 +129,5 @@ impl CopyWorker<'_> {
 /// Entries that are handed to a thread at a time.
 const BATCH_LEN: usize = 32;
 
-/// Entries of a folder that are in memory with all they have, at a time.
+/// The maximum number of a folder's names that are held as entries at a time.
 const MAX_LISTED: usize = 4096;

@@ -32,7 +32,7 @@ use crate::tree::task::FolderTask;
 pub(crate) struct CopyWorker<'a> {
     pub(crate) context: &'a CopyContext<'a>,
     pub(crate) totals: CopyTotals,
-    /// Buffer for small files, and for comparing.
+    /// A buffer for small files and comparisons.
     pub(crate) buffer: Vec<u8>,
     /// Buffer for listings.
     pub(crate) listing: Vec<u8>,
@@ -93,7 +93,7 @@ impl<'a> CopyWorker<'a> {
         }
     }
 
-    /// Does something, and records why it failed, if it did.
+    /// Does some work, and records its failure, if any.
     pub(crate) fn attempt(&mut self, work: impl FnOnce(&mut Self) -> Result<()>) {
         if let Err(failure) = work(self) {
             self.context.record_failure(failure);
@@ -145,7 +145,7 @@ impl<'a> CopyWorker<'a> {
                 Err(rustix::io::Errno::ISDIR).at(Action::ReadingFolder, path)
             }
             FileType::RegularFile => self.file(folder, entry),
-            // Without -r they are read, as every other program would do.
+            // Without -r, special files are read, as by every other program.
             _ if !recursive && kind != FileType::Symlink => self.file(folder, entry),
             _ => self.special(folder, entry),
         }
@@ -164,7 +164,7 @@ impl<'a> CopyWorker<'a> {
         statat(&folder.source, &entry.name, flags).at("looking at", path)
     }
 
-    /// Returns the same for the entry with its name in the target; `None` if there is none.
+    /// Returns the metadata of the entry with its name in the target; `None` if there is none.
     pub(crate) fn target_stat(
         &self,
         folder: &DirPair,
@@ -218,5 +218,5 @@ impl<'a> CopyWorker<'a> {
     }
 }
 
-/// Bytes of the buffer for listings: some 2,000 names.
+/// The size in bytes of the buffer for listings: some 2,000 names.
 const LISTING: usize = 64 << 10;

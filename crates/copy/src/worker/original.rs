@@ -49,11 +49,11 @@ impl CopyWorker<'_> {
         if !entry.follows {
             flags |= OFlags::NOFOLLOW;
         }
-        // A FIFO that has taken a file's place must not hold us up.
+        // A FIFO that has replaced a file must not block the copy.
         if self.context.settings.recursive {
             flags |= OFlags::NONBLOCK;
         }
-        // A dry run does not wait for its writer, but needs the same right.
+        // A dry run does not wait for a writer, but needs the same permission.
         if self.context.settings.dry_run && entry.kind == FileType::Fifo {
             let (name, may) = (&entry.name, AtFlags::EACCESS);
             if accessat(&folder.source, name, Access::READ_OK, may) == Err(Errno::ACCESS) {
@@ -92,7 +92,7 @@ impl CopyWorker<'_> {
         entry: &SourceEntry,
         flags: OFlags,
     ) -> Result<OwnedFd, Errno> {
-        // A FIFO that takes its place now is not waited for.
+        // A FIFO that replaces the file now must not block the copy.
         let found = openat(&folder.source, &entry.name, flags | OFlags::PATH, Mode::empty())?;
         if !is_file(&fstat(&found)?) {
             return Err(Errno::WOULDBLOCK);

@@ -42,7 +42,7 @@ impl CopyWorker<'_> {
     }
 
     /// Waits, before a file is read without the engine, until every change of its bytes changes its
-    /// times too, as the engine does. A small file that was not changed lately is not waited for.
+    /// times too, as the engine does. A small file without a recent change needs no wait.
     fn settle(&self, original: &mut Original<'_>) -> Result<()> {
         let settings = &self.context.settings;
         let is_small = is_small(&original.stat);
@@ -68,7 +68,7 @@ impl CopyWorker<'_> {
         await_writes(&original.file, &version).at(Action::Reading, from)
     }
 
-    /// Waits for the end of changes that programs make which have the file open for writing.
+    /// Waits until programs that have the file open for writing have stopped changing it.
     fn wait_for_writers(&self, original: &mut Original<'_>, before: &Version) -> Result<()> {
         let (folder, name) = (original.folder, &original.entry.name);
         let from = || folder.source_path(name);
@@ -117,7 +117,7 @@ impl CopyWorker<'_> {
         Ok(())
     }
 
-    /// Returns the error for an original that is not in one version.
+    /// Returns the error for an original of which no single version could be read.
     fn changed(&self, original: &Original<'_>) -> CopyError {
         let (level, report) = (Integrity::Detect, Box::new(Report::default()));
         self.failed(original, Error::SourceChanged { level, report })
@@ -149,7 +149,7 @@ impl CopyWorker<'_> {
     }
 
     /// Checks that the original is the same as before its bytes were copied, with the outcome
-    /// `copied`, if nothing else makes sure of that.
+    /// `copied`, if nothing else ensures that.
     pub(crate) fn check_version(&self, original: &Original<'_>, copied: Result<()>) -> Result<()> {
         match self.context.settings.integrity {
             Integrity::Detect => self.compare_versions(original, copied),
@@ -157,7 +157,7 @@ impl CopyWorker<'_> {
         }
     }
 
-    /// Does the same whatever the options say.
+    /// Does what [`check_version`](Self::check_version) does, whatever the options say.
     pub(crate) fn compare_versions(
         &self,
         original: &Original<'_>,

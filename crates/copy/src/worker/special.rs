@@ -1,4 +1,4 @@
-//! Copies entries without bytes: links, devices, FIFOs and sockets.
+//! Copies entries without bytes: symbolic links, devices, FIFOs and sockets.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ impl CopyWorker<'_> {
     pub(crate) fn special(&mut self, folder: &Arc<DirPair>, entry: &SourceEntry) -> Result<()> {
         let stat = self.stat(folder, entry)?;
         if is_file(&stat) {
-            // A file has taken the place of the listed entry.
+            // A file has replaced the listed entry.
             return self.file(folder, entry);
         }
         self.copy_special(folder, entry, &stat, true)
@@ -52,10 +52,10 @@ impl CopyWorker<'_> {
         }
         let settings = &self.context.settings;
         let umask = settings.process_umask;
-        // It gets its ACL later.
+        // The copy gets its ACL later.
         let original = named(folder, entry, entry.target()).0;
         let mode = match permissions::without_acl_by_name(original, stat.st_mode) {
-            // That of a copy which gets its ACL is set with it.
+            // If the copy gets the ACL, that sets its group permissions.
             Err(_) if settings.preserve.mode != PreserveMode::Permissions => stat.st_mode & !0o070,
             found => found.at("looking at", || folder.source_path(&entry.name))?,
         };
@@ -76,7 +76,7 @@ impl CopyWorker<'_> {
         Ok(())
     }
 
-    /// Makes something in one call, and returns whether it did.
+    /// Makes an entry by one call of `make`, and returns whether it did.
     fn make_special(
         &mut self,
         folder: &Arc<DirPair>,
@@ -108,7 +108,7 @@ impl CopyWorker<'_> {
         made.map(|()| true)
     }
 
-    /// Gives an entry of an earlier run the attributes that that run could not keep, or was not to.
+    /// Gives an entry of an earlier run the attributes that that run did not keep.
     fn repair_special(&mut self, folder: &DirPair, entry: &SourceEntry, stat: &Stat) -> Result<()> {
         if self.leaves_existing(folder) {
             return Ok(());

@@ -22,7 +22,7 @@ use crate::worker::CopyWorker;
 /// The decision about an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EntryVerdict {
-    /// Make it: nothing has its name.
+    /// Make it: its name is free.
     New,
     /// Replace the entry with its name.
     Replace,
@@ -74,7 +74,7 @@ impl CopyWorker<'_> {
         }
         let is_one = FileId::of(stat) == FileId::of(&there);
         if is_one && settings.link == Some(LinkKind::Hard) {
-            // It has that name already.
+            // The entry has that name already.
             return Ok(EntryVerdict::Leave);
         }
         self.refuse_same(folder, entry, stat, &there)?;
@@ -84,13 +84,13 @@ impl CopyWorker<'_> {
         {
             return Ok(EntryVerdict::Resumed);
         }
-        // The time of a copy that an earlier run has left wrong does not make it up to date.
+        // A wrong copy that an earlier run left is not up to date, whatever its time.
         let is_kept = if settings.resume && !may_resume {
             settings.existing == ExistingFiles::Keep
         } else {
             is_kept(settings, stat, &there, &folder.target)
         };
-        // An entry in the hidden folder of an earlier run may be a part, and is of no other copy.
+        // An entry in the hidden folder of an earlier run may be a part; no other copy made it.
         if settings.existing == ExistingFiles::Refuse && folder.origin != DirOrigin::Adopted {
             return Err(CopyError::Refused(CopyRefusal::Exists { to: path() }));
         }
@@ -123,8 +123,8 @@ impl CopyWorker<'_> {
         Ok(EntryVerdict::Replace)
     }
 
-    /// Returns whether an earlier run may have made a file. Another user who may write to it now,
-    /// and has it open, could still do so once it has the owner and the mode of its original.
+    /// Returns whether an earlier run may have made a file. Another user who can open it for
+    /// writing now could still write once it has the owner and the mode of its original.
     fn may_be_ours(&mut self, folder: &DirPair, stat: &Stat, there: &Stat) -> bool {
         let settings = &self.context.settings;
         let is_kept = settings.preserve.ownership && there.st_uid == stat.st_uid;
@@ -135,7 +135,7 @@ impl CopyWorker<'_> {
         if settings.dry_run {
             return false;
         }
-        // Where there are no owners or permissions, new files have others.
+        // File systems without owners or permissions report others for new files.
         let known = self.new_file.filter(|(device, _)| *device == there.st_dev);
         let new =
             known.map_or_else(|| atomic_file::new_file(&folder.target, 0o600), |(_, new)| Ok(new));
@@ -170,7 +170,7 @@ impl CopyWorker<'_> {
         if settings.attributes_only && !removes && has_bytes(kind) && !has_bytes(own_kind) {
             return Err(Errno::EXIST).at(Action::Replacing, path);
         }
-        // Entries in the hidden folder of an earlier run are of this program.
+        // An earlier run made the entries in its hidden folder.
         let is_ours = folder.origin == DirOrigin::Adopted;
         if kind == FileType::RegularFile && !settings.force && !removes && !is_ours {
             let flags = AtFlags::EACCESS;
@@ -214,7 +214,7 @@ impl CopyWorker<'_> {
         there: &Stat,
     ) -> Result<()> {
         let settings = &self.context.settings;
-        // With -n nothing is written, and so nothing lost.
+        // With -n nothing is written, so nothing is lost.
         if settings.existing == ExistingFiles::Keep
             || !is_same(settings, folder, entry, stat, there)
         {
@@ -238,9 +238,9 @@ impl CopyWorker<'_> {
 }
 
 impl CopyWorker<'_> {
-    /// Gives something its name by `commit`, unless that replaces what this copy has made: on a
-    /// file system that ignores the case of names, several sources lead to one file. Others who
-    /// name something in the folder wait, so that none is overlooked.
+    /// Gives an entry its name by `commit`, unless that replaces what this copy has made: on a file
+    /// system that ignores the case of names, several sources may have one target. Other threads
+    /// that name entries in the folder wait, so that none is missed.
     pub(crate) fn name_once<T>(
         &self,
         folder: &DirPair,
@@ -291,7 +291,7 @@ impl CopyWorker<'_> {
     }
 
     /// Returns whether the options leave the entries of a folder untouched. Those in the hidden
-    /// folder of an earlier run are of no other program.
+    /// folder of an earlier run may be changed.
     pub(crate) fn leaves_existing(&self, folder: &DirPair) -> bool {
         let existing = self.context.settings.existing;
         matches!(existing, ExistingFiles::Keep | ExistingFiles::Refuse)
@@ -315,8 +315,8 @@ pub(crate) fn just_made(folder: &DirPair, entry: &SourceEntry) -> CopyError {
     CopyError::Refused(CopyRefusal::JustMade { from, to })
 }
 
-/// Returns why a new entry could not be made: the one with its name may be of this copy, as all in
-/// a folder that it has made.
+/// Returns why a new entry could not be made: this copy may have made the one with its name, as
+/// it has all in a folder of its own.
 pub(crate) fn of_twin(
     folder: &DirPair,
     entry: &SourceEntry,

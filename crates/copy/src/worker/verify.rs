@@ -28,7 +28,7 @@ impl CopyWorker<'_> {
     }
 
     /// Leaves a copy of an earlier run. If that was not in this mount epoch, or if the options want
-    /// it, it is compared with its original first, and copied again if it differs.
+    /// it, the copy is compared with its original first, and made again if it differs.
     pub(crate) fn keep_or_repair(&mut self, original: &mut Original<'_>) -> Result<()> {
         let folder = original.folder;
         let is_trusted = folder.is_trusted;
@@ -40,7 +40,7 @@ impl CopyWorker<'_> {
                 self.repair_attributes(original)
             }
             Err(failure) if self.context.is_over() => Err(failure),
-            // A file that cannot be read is not a copy either.
+            // A file that cannot be read does not count as a copy.
             Err(_) => match self.verdict_on_other(folder, original.entry, &original.stat)? {
                 EntryVerdict::Leave => Ok(()),
                 verdict => self.make_file(original, verdict),
@@ -48,7 +48,7 @@ impl CopyWorker<'_> {
         }
     }
 
-    /// Gives a copy of an earlier run the attributes that that run could not keep, or was not to.
+    /// Gives a copy of an earlier run the attributes that that run did not keep.
     fn repair_attributes(&mut self, original: &Original<'_>) -> Result<()> {
         let (folder, stat) = (original.folder, &original.stat);
         let settings = &self.context.settings;
@@ -88,7 +88,7 @@ impl CopyWorker<'_> {
         self.compare(original, &copy, how)
     }
 
-    /// Returns how many bytes of a part are those of its original.
+    /// Returns how many bytes of a part equal those of its original; 0 if it cannot be resumed.
     pub(crate) fn same_bytes(&mut self, original: &Original<'_>, part: &File) -> Result<u64> {
         match self.compare(original, part, Verify::Cache) {
             Ok(()) => Ok(original.len()),
@@ -108,7 +108,7 @@ impl CopyWorker<'_> {
         Ok(())
     }
 
-    /// Returns how many bytes are the same, if all are.
+    /// Returns how many bytes were compared, if all are the same.
     fn compare_bytes(
         &mut self,
         original: &Original<'_>,
@@ -119,7 +119,7 @@ impl CopyWorker<'_> {
         let from = || original.folder.source_path(&original.entry.name);
         let to = || original.folder.target_path(original.entry.target());
         let half = self.buffer.len() / 2;
-        // O_DIRECT wants memory at a multiple of a block.
+        // O_DIRECT needs memory aligned to a block.
         let skip = self.buffer.as_ptr().align_offset(ALIGNMENT).min(half);
         let (in_copy, in_original) = self.buffer[skip..].split_at_mut(half);
         let len = in_copy.len().min(in_original.len()) / ALIGNMENT * ALIGNMENT;
@@ -134,7 +134,7 @@ impl CopyWorker<'_> {
                 let report = Box::new(Report::default());
                 return Err(self.failed(original, Error::Cancelled { report }));
             }
-            // A hole in both is the same.
+            // Holes in both are equal.
             at = at.max(next_block(&original.file, at).min(next_block(copy, at)));
             let copied = buffered::read_at(copy, &mut in_copy[..len], at, report);
             let copied = copied.at(Action::Reading, to)?;
@@ -152,7 +152,7 @@ impl CopyWorker<'_> {
                 at = end;
                 continue;
             }
-            // Less than was asked for is the end only where the file ends.
+            // A short read means the end only at the end of the file.
             let copy_len = copy.metadata().at(Action::Reading, to)?.len();
             let original_len = original.file.metadata().at(Action::Reading, from)?.len();
             let is_end = end >= copy_len.max(original_len);
@@ -184,14 +184,14 @@ fn open_copy(original: &Original<'_>) -> Result<File> {
 pub(super) fn next_block(file: &File, at: u64) -> u64 {
     let data = match next_data(file.as_fd(), at) {
         Ok(None) => file.metadata().map_or(at, |facts| facts.len()),
-        // If the kernel does not tell the holes, everything has to be read.
+        // If the kernel does not report holes, everything has to be read.
         found => found.ok().flatten().unwrap_or(at),
     };
     data / ALIGNMENT as u64 * ALIGNMENT as u64
 }
 
-/// Opens the same file to be read from the disk. Where a file system cannot do that, the page cache
-/// of the file is dropped, so that it has to be read again; returns `None` then.
+/// Opens the same file with O_DIRECT. If its file system does not support that, drops the page
+/// cache of the file, so that it has to be read again, and returns `None`.
 fn past_the_cache(copy: &File, buffer: &mut [u8]) -> std::io::Result<Option<File>> {
     drop_cached(copy)?;
     let path = format!("/proc/self/fd/{}", copy.as_raw_fd());
@@ -202,8 +202,8 @@ fn past_the_cache(copy: &File, buffer: &mut [u8]) -> std::io::Result<Option<File
     Ok(direct.filter(|direct| rustix::io::pread(direct, &mut buffer[..first], 0).is_ok()))
 }
 
-/// Returns whether the disk has what was written to a file, which is read from there then: pages that
-/// could not be written back are not on the disk, and look as if they were.
+/// Returns whether everything written to a file is on the disk, and drops its page cache, so that
+/// it is read from there: pages that could not be written back look as if they had been.
 pub(crate) fn is_on_disk(file: &File) -> bool {
     // Some file systems cannot sync, and some kernels cannot drop pages.
     matches!(drop_cached(file), Ok(()) | Err(Errno::INVAL | Errno::NOSYS))

@@ -16,7 +16,7 @@ use super::open::{Opener, cursor, open, standard};
 pub struct Input {
     file: File,
     path: PathBuf,
-    /// The offset at which reading begins: others may have read from standard input before.
+    /// The offset at which reading begins: another process may have read some of standard input.
     at: u64,
     shares_cursor: bool,
 }
@@ -45,7 +45,7 @@ impl Input {
         Self { file, path: path.to_owned(), at: 0, shares_cursor: false }
     }
 
-    /// Returns all that is left of it.
+    /// Returns the unread rest of the file as a source.
     ///
     /// # Errors
     ///
@@ -81,7 +81,7 @@ impl Input {
         }
     }
 
-    /// Returns whether this source of it has holes that a copy should keep.
+    /// Returns whether `source`, which is this file, has holes that a copy should keep.
     pub(super) fn is_sparse(&self, source: &Source<&File>) -> bool {
         let allocated = |stat: rustix::fs::Stat| u64::try_from(stat.st_blocks).unwrap_or(0) * 512;
         source.kind() == Kind::Regular

@@ -1,5 +1,5 @@
 //! The ends of a transfer that a command line names: files, devices, `-`. Only programs may use
-//! them: they rely on a look at the standard streams before `main`.
+//! them: they rely on a check of the standard streams before `main`.
 
 mod input;
 mod open;
@@ -22,16 +22,16 @@ pub use stream::{check_ends, copy_stream, is_same_end};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EndError {
-    /// Two processes would append to the same place of a file.
+    /// Two processes would append at the same offset of a file.
     #[error(
         "appending to {}: another process has locked it (wait until it has finished)",
         .0.display()
     )]
     Locked(PathBuf),
-    /// The system refused something.
+    /// A system call failed.
     #[error(transparent)]
     Path(#[from] PathError),
-    /// The path is that of a Unix socket, which no bytes can be written to by open(2).
+    /// The path is that of a Unix socket, which open(2) cannot open.
     #[error("{}: write unix: before the path of a socket", .0.display())]
     Socket(PathBuf),
 }
@@ -74,7 +74,7 @@ pub fn is_stdout(path: &Path) -> bool {
     is_dash(path) || open_file_number(path) == Some(1)
 }
 
-/// Follows a link: the file that it leads to is replaced, as by every other program.
+/// Follows a link: the file that it leads to is replaced, as other programs do.
 ///
 /// # Errors
 ///

@@ -18,7 +18,7 @@ use crate::observer::OpenCall;
 /// [`CopyObserver::open`](crate::CopyObserver::open) does.
 pub type Opener<'o> = &'o dyn Fn(OpenCall) -> io::Result<OwnedFd>;
 
-/// Returns the offset of an open file; 0 for what has no offsets.
+/// Returns the offset of an open file; 0 if it has none, as a pipe.
 pub(super) fn cursor(file: &File) -> io::Result<u64> {
     match seek(file, SeekFrom::Current(0)) {
         Err(Errno::SPIPE | Errno::INVAL) => Ok(0),
@@ -32,7 +32,7 @@ pub(super) fn open(path: &Path, how: &OpenOptions, opener: Opener<'_>) -> io::Re
     let nonblocking = OFlags::NONBLOCK.bits() as i32;
     if !fs::metadata(path).is_ok_and(|found| !found.is_file()) {
         match how.clone().custom_flags(nonblocking).open(path) {
-            // A lease: the kernel has asked its holder to release it.
+            // A lease, which the kernel has asked its holder to release.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             outcome => return outcome.and_then(blocking),
         }
@@ -61,7 +61,7 @@ pub(super) fn standard(stream: &impl AsFd, how: &OpenOptions) -> io::Result<File
 ///
 /// # Errors
 ///
-/// That one.
+/// If standard input was closed.
 pub fn standard_input() -> Result<io::Stdin, PathError> {
     let stdin = io::stdin();
     if was_closed(&stdin) {
@@ -79,12 +79,12 @@ fn private(standard: BorrowedFd<'_>, how: &OpenOptions) -> io::Result<File> {
     let shared = || -> io::Result<OwnedFd> { standard.try_clone_to_owned() };
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::Fifo | FileType::CharacterDevice => {
-            // It must not wait: the other end of a named FIFO may have been closed already.
+            // It must not block: the other end of a named FIFO may have been closed already.
             let how = how.clone().custom_flags(OFlags::NONBLOCK.bits() as i32).clone();
             let own = how.open(format!("/proc/self/fd/{}", standard.as_raw_fd()));
             match own.and_then(blocking) {
-                // poll(2) never reports the end to a descriptor opened after the last writer has
-                // closed.
+                // poll(2) never reports end of file to a descriptor opened after the last writer
+                // has closed.
                 Ok(own) if !has_hung_up(standard) => Ok(own),
                 _ => shared().map(File::from),
             }

@@ -1,4 +1,4 @@
-//! The place where the bytes end up.
+//! The destination of a transfer's bytes.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -24,13 +24,13 @@ use super::{EndError, followed, is_stdout, open_file_number};
 pub enum OverwriteRule {
     /// Refuse.
     Never,
-    /// Replace it if we may write to it.
+    /// Replace it if this user may write to it.
     IfWritable,
     /// Replace it.
     Always,
 }
 
-/// The place where the bytes end up.
+/// The destination of a transfer's bytes.
 #[derive(Debug)]
 pub struct OutputTarget {
     path: PathBuf,
@@ -39,15 +39,15 @@ pub struct OutputTarget {
 
 #[derive(Debug)]
 enum OpenTarget {
-    /// Behind the bytes that a file has already.
+    /// The end of an existing file, which is appended to.
     End { file: File, at: u64 },
-    /// A file that appears when it is whole.
+    /// A file that gets its name when it is complete.
     New {
         atomic: AtomicFile,
         existing: Existing,
         overwrite: OverwriteRule,
-        /// Whose the file is that replaces another one and keeps its permissions; otherwise it
-        /// keeps nothing.
+        /// The owner of a file that replaces another and keeps its permissions; `None` if it keeps
+        /// neither.
         kept: Option<KeptOwner>,
     },
     /// A device, a FIFO or standard output: written to in place, from its cursor if it has one.
@@ -70,7 +70,7 @@ impl OutputTarget {
     }
 
     /// Does what [`create`](Self::create) does; the new file gets the permissions of a file that it
-    /// replaces and this owner, or without `kept` neither.
+    /// replaces and the owner that `kept` tells, or neither if that is `None`.
     pub(super) fn create_with(
         path: &Path,
         overwrite: OverwriteRule,
@@ -108,7 +108,7 @@ impl OutputTarget {
         Ok(Self { path, place: OpenTarget::New { atomic, existing, overwrite, kept } })
     }
 
-    /// Returns the file at `path`, emptied: for those that may be written to, but not replaced.
+    /// Truncates and returns the file at `path`, which may be written to, but not replaced.
     pub(super) fn in_place(path: &Path) -> Result<Self, PathError> {
         let file = OpenOptions::new().write(true).truncate(true).open(path);
         let file = file.with_path("opening", path)?;
@@ -125,10 +125,10 @@ impl OutputTarget {
             return Self::create(path, OverwriteRule::Always, opener);
         }
         atomic_file::check_link(path)?;
-        // Not O_APPEND: no mechanism but read_write serves such a file.
+        // Not O_APPEND: only the mechanism read_write can write to such a file.
         match open(path, OpenOptions::new().write(true), opener) {
             Ok(file) if is_file(&fstat(&file).with_path("looking at", path)?) => {
-                // Two at once would write to the same place.
+                // Two processes would write at the same offset.
                 if lock_file(&file).is_err() {
                     return Err(EndError::Locked(path.to_owned()));
                 }
@@ -157,7 +157,7 @@ impl OutputTarget {
         Ok(())
     }
 
-    /// Returns the file of a descriptor that this process was started with.
+    /// Returns the file of a descriptor that this process has inherited.
     fn descriptor(path: &Path, number: i32) -> io::Result<Self> {
         let file = File::from(duplicate(number)?);
         let at = cursor(&file)?;
@@ -172,7 +172,7 @@ impl OutputTarget {
         Ok(Self { path, place: OpenTarget::Open { file, at } })
     }
 
-    /// Returns where the engine is to write.
+    /// Returns the sink that the engine writes to.
     ///
     /// # Errors
     ///
@@ -181,7 +181,7 @@ impl OutputTarget {
         Ok(Sink::of(self.file()).with_path(Action::Writing, &self.path)?.at(self.at()))
     }
 
-    /// Returns where its first byte goes, if it has places.
+    /// Returns the offset of the first byte; `None` if the target has no offsets.
     #[must_use]
     pub fn at(&self) -> u64 {
         match self.place {
@@ -211,7 +211,7 @@ impl OutputTarget {
         matches!(self.place, OpenTarget::New { .. })
     }
 
-    /// Returns whether bytes are appended to a file, which is cut back if that fails.
+    /// Returns whether bytes are appended to a file, which is truncated if that fails.
     #[must_use]
     pub fn is_appended(&self) -> bool {
         matches!(self.place, OpenTarget::End { .. })
@@ -244,11 +244,11 @@ impl OutputTarget {
         Ok(*existing == Existing::Replace)
     }
 
-    /// Finds out before the first byte whether `len` bytes fit.
+    /// Reserves space for `len` bytes, before the first is written.
     ///
     /// # Errors
     ///
-    /// If they do not.
+    /// If they do not fit.
     pub fn reserve(&self, len: u64) -> Result<(), PathError> {
         match &self.place {
             OpenTarget::New { atomic, .. } => {
@@ -270,11 +270,11 @@ impl OutputTarget {
         Self { place, ..self }
     }
 
-    /// Gives the file its name once all bytes are there.
+    /// Gives the file its name once all bytes are written.
     ///
     /// # Errors
     ///
-    /// If the disk has not taken the bytes, or the file cannot get its name.
+    /// If the bytes cannot be written to the disk, or the file cannot get its name.
     pub fn finish(self, bytes: u64) -> Result<(), PathError> {
         match self.place {
             OpenTarget::New { atomic, existing, .. } => {
@@ -297,11 +297,11 @@ impl OutputTarget {
     }
 
     /// Cleans up after a transfer that failed after this many bytes: a new file vanishes by itself,
-    /// an appended one is cut back, unless that would remove what another program has appended.
+    /// an appended one is truncated, unless that would remove what another program has appended.
     ///
     /// # Errors
     ///
-    /// If that program has, and as ftruncate(2).
+    /// If another program has appended to the file, and as ftruncate(2).
     pub fn abandon(self, bytes: u64) -> Result<(), PathError> {
         match self.place {
             OpenTarget::End { file, at } => {
@@ -322,7 +322,7 @@ fn check_end(file: &File, end: u64) -> io::Result<()> {
     }
 }
 
-/// Gives a new file what is to be kept of the one that it is to replace.
+/// Gives a new file the permissions, and the owner, of the one that it is to replace.
 fn keep_mode(path: &Path, atomic: &AtomicFile, kept: Option<KeptOwner>) -> io::Result<()> {
     let Some(owner) = kept else { return Ok(()) };
     let folder = atomic_file::folder_of(path);

@@ -1,4 +1,4 @@
-//! Copies one stream of bytes: from standard input, or into standard output, a device, a FIFO.
+//! Copies one stream of bytes: from standard input, or to standard output, a device or a FIFO.
 
 use std::fs::{self, File};
 use std::io;
@@ -74,7 +74,7 @@ impl OutputTarget {
         self.finish(report.bytes())?;
         // Holes are read, too, although none of their bytes is moved.
         input.finish(source.promised().unwrap_or_else(|| report.bytes()));
-        // The copy stays.
+        // The copy stays even if its mode or times could not be kept.
         kept
     }
 }
@@ -95,7 +95,7 @@ fn asks_for_owner(preserve: Preserve) -> bool {
 ///
 /// # Errors
 ///
-/// As [`Transfer::run`], and if the ends cannot be looked at.
+/// As [`Transfer::run`], and if the properties of the ends cannot be read.
 pub fn copy_stream<'o>(
     (input, source): (&Input, &Source<&File>),
     target: &OutputTarget,
@@ -115,13 +115,13 @@ pub fn copy_stream<'o>(
         return transfer(source.clone(), target.sink()?).map_err(failed);
     }
     let version = Version::of(input.file()).at(Action::Reading, || input.path())?;
-    // Others may have read from standard input before.
+    // Another process may have read some of standard input.
     let (begin, len) = (source.offset().unwrap_or(0), source.promised().unwrap_or(0));
     let mut report = Report::default();
     for extent in data_ranges(input.file().as_fd(), begin..begin + len) {
         let (from, len) = extent.at(Action::Reading, || input.path())?;
         let source = source.clone().at(from).len(len).version(version);
-        // The first transfer has found out whether the file is at rest.
+        // The first transfer has checked that the file is at rest.
         let is_at_rest = report.bytes() > 0 && copy.integrity == Integrity::Detect;
         let source = if is_at_rest { source.stable() } else { source };
         report.add(&transfer(source, target.sink()?.at(from - begin)).map_err(failed)?);
@@ -131,11 +131,11 @@ pub fn copy_stream<'o>(
 }
 
 /// Fails if the source does not exist or may not be read, or the folder of a new target does not
-/// exist: what a dry run can tell of a copy.
+/// exist: a dry run can check no more.
 ///
 /// # Errors
 ///
-/// That one.
+/// Those of the failed check.
 pub fn check_ends(from: &Path, path: &Path) -> Result<(), PathError> {
     if !is_dash(from) {
         fs::metadata(from).with_path("opening", from)?;
@@ -150,7 +150,7 @@ pub fn check_ends(from: &Path, path: &Path) -> Result<(), PathError> {
     Ok(())
 }
 
-/// Waits for the disk; a target without one has nothing to wait for.
+/// Waits for the disk; a target that is not on a disk needs no wait.
 fn sync_data(file: &File) -> io::Result<()> {
     match fsync(file) {
         Err(Errno::INVAL | Errno::ROFS) => Ok(()),
@@ -202,7 +202,7 @@ fn keep_mode_and_times(
         new
     };
     let moded = if preserve.keeps_mode() {
-        // An ACL of the replaced file or of the folder goes, too.
+        // This removes an ACL of the replaced file or of the folder, too.
         set_mode(to, mode)
     } else if mode == new {
         Ok(())

@@ -102,7 +102,7 @@ impl CopyWorker<'_> {
             linked => linked.at("linking", || folder.target_path(name))?,
         };
         if backup.is_none() && self.context.settings.existing == ExistingFiles::ReplaceOlder {
-            // It was there before.
+            // The copy existed before this run.
             self.totals.kept += 1;
             return Ok(true);
         }
@@ -135,7 +135,7 @@ impl CopyWorker<'_> {
             let waiting = self.context.links.failed(stat);
             let tasks =
                 waiting.into_iter().map(|it| FolderTask::Entries(it.folder, vec![it.entry]));
-            // They hold their folders already.
+            // These names hold their folders already.
             return self.context.queue.push(tasks);
         }
         let location = CopyLocation::new(folder, entry.target());

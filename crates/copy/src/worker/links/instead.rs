@@ -67,8 +67,8 @@ impl CopyWorker<'_> {
         Ok(())
     }
 
-    /// Returns whether an existing file may give way to a link. As with coreutils that has to be
-    /// asked for, but for what every copy would remove first.
+    /// Returns whether a link may replace an existing file. As with coreutils, an option must
+    /// request that, unless every copy would remove the file first.
     fn may_replace_by_link(
         &self,
         folder: &DirPair,
@@ -90,7 +90,7 @@ impl CopyWorker<'_> {
         Ok(settings.hard_links && there.st_nlink > 1)
     }
 
-    /// Returns whether a folder is the one that relative paths begin in.
+    /// Returns whether a folder is the current one, which relative paths start from.
     fn is_current(&self, folder: &DirPair) -> bool {
         let own = |stat: Result<Stat, Errno>| stat.map(|stat| FileId::of(&stat));
         folder.parent.is_none()
