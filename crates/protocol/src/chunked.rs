@@ -76,7 +76,7 @@ enum ChunkState {
 /// A part of `; name = value` or `; name = "value"` (RFC 9112 7.1.1), with white space between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ExtensionPart {
-    /// After white space: a semicolon has to come.
+    /// After white space: a semicolon must follow.
     Space,
     /// Before a name.
     NameStart,
@@ -203,7 +203,7 @@ impl Chunked {
         }
     }
 
-    /// Takes what there is of the data of a chunk.
+    /// Takes the available data of a chunk.
     fn take_data(&mut self, left: u64, start: usize, bytes: &[u8]) -> ChunkStep {
         let here = bytes.len() - start;
         let len = usize::try_from(left).map_or(here, |left| left.min(here));

@@ -1,4 +1,4 @@
-//! Links: names and paths with `%XX` for bytes that would have another meaning in them.
+//! Links: names and paths with `%XX` for bytes that would have a special meaning.
 
 /// Encodes one name as a part of a link: `%XX` for all but RFC 3986's unreserved characters, so
 /// that no character has a special meaning in a path, in a query, in HTML or in a shell.
@@ -22,8 +22,8 @@ pub fn encode_path(path: &[u8]) -> String {
 }
 
 /// Appends a part of a path in the normal form of RFC 3986 6.2.2: unreserved characters are never
-/// escaped, and what a part may not have always is. Between are the characters that may have a
-/// meaning of their own (3.3): those stay as received, since `+` and `%2B` can be two paths.
+/// escaped, and characters that a part may not contain always are. The others may have a special
+/// meaning (3.3): those stay as received, since `+` and `%2B` can be two paths.
 pub(crate) fn push_normal(out: &mut String, part: &[u8]) {
     let mut rest = part;
     while let [byte, after @ ..] = rest {
@@ -56,8 +56,8 @@ pub fn slash_redirect(raw_path: &[u8], query: &[u8], repeats_escapes: bool) -> S
     out
 }
 
-/// Returns the same redirect with the whole path, for clients that do not know relative ones. A
-/// proxy may then not change the path.
+/// Returns the same redirect with the whole path, for clients that do not support relative ones. No
+/// proxy may then change the path.
 #[must_use]
 pub fn whole_slash_redirect(raw_path: &[u8], query: &[u8]) -> String {
     let mut out = String::with_capacity(raw_path.len() + query.len() + 2);

@@ -1,10 +1,10 @@
 //! A hash that stays the same across releases, machines and restarts.
 //!
-//! The ETag of an archive lives in clients for as long as a download may be resumed, so std's
-//! hashers, which may change with any release, are out. FNV-1a is ten lines that never change,
-//! and at 128 bits two lists of members do not meet by chance. It does not resist a deliberate
-//! search for collisions, and need not: an attacker would need write access to the served files,
-//! and could then put anything into them.
+//! Clients keep the ETag of an archive for as long as a download may be resumed, so std's hashers,
+//! which may change with any release, are unsuitable. FNV-1a is ten lines that never change, and at
+//! 128 bits two lists of members do not collide by chance. It does not resist a deliberate search
+//! for collisions, and need not: an attacker would need write access to the served files, and could
+//! then put anything into them.
 
 use crate::version::FileTime;
 

@@ -1,11 +1,11 @@
 //! The header of one member of a tar: a ustar block, preceded by a PAX header for values that the
 //! block cannot hold.
 //!
-//! The block alone holds names of 100 bytes, sizes below 8 GiB and whole seconds. PAX is what
-//! both GNU tar and libarchive read and write. Its values are UTF-8 unless `hdrcharset` says that
-//! they are bytes, which libarchive needs to give such a name back as it is, and which GNU tar
-//! ignores with a warning. So a name that is not UTF-8 stays in the block, which has no character
-//! set, for as long as it fits.
+//! The block alone holds names of 100 bytes, sizes below 8 GiB and whole seconds. Both GNU tar and
+//! libarchive read and write PAX. Its values are UTF-8 unless `hdrcharset` says that they are
+//! bytes, which libarchive needs to return such a name unchanged, and which GNU tar ignores with a
+//! warning. So a name that is not UTF-8 stays in the block, which has no character set, if it
+//! fits.
 
 use tar::{EntryType, Header};
 
@@ -99,8 +99,8 @@ fn block(
     fill(&mut fields.name, name);
     fill(&mut fields.linkname, target);
     header.set_entry_type(entry);
-    // In base 256 if it is too large for octal: not POSIX, but PAX has it too, and some programs
-    // understand only one of the two.
+    // In base 256 if it is too large for octal. That is not POSIX; the PAX header has the size,
+    // too, and some programs understand only one of the two.
     header.set_size(size);
     header.set_mode(mode);
     header.set_mtime(modified);

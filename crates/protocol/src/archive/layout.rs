@@ -1,8 +1,8 @@
 //! The offset of each member in the archive. This module is pure: metadata in, offsets out.
 //!
-//! Members stand in one table of rows and one of names, in which each name is only the last part of
-//! its path, so that a deep tree does not take the square of its depth. A member takes 64 bytes,
-//! its name and a link's target: some 80 MB for a million.
+//! Members are stored in one table of rows and one of names, in which each name is only the last
+//! part of its path, so that memory does not grow with the square of a tree's depth. A member takes
+//! 64 bytes, its name and a link's target: some 80 MB for a million.
 
 use std::fmt;
 
@@ -170,7 +170,7 @@ impl Builder {
         let fingerprint = &mut self.fingerprint;
         fingerprint.bytes(&self.path);
         fingerprint.bytes(self.layout.target(index));
-        // Its sixteen bits are all that a mode has.
+        // A mode has sixteen bits.
         fingerprint.number(u64::from(member.mode as u16) << 8 | kind as u64);
         fingerprint.number(size);
         fingerprint.time(version.modified);
@@ -322,7 +322,7 @@ impl Layout {
 
     /// Returns the number of a file system, of which there may be 65,536.
     fn device(&mut self, device: u64) -> Option<u16> {
-        // The last one first: most members are on the same file system as the one before.
+        // From the end: most members are on the same file system as the one before.
         let known = self.devices.iter().rposition(|&known| known == device);
         let index = known.unwrap_or(self.devices.len());
         let number = u16::try_from(index).ok()?;
@@ -394,7 +394,7 @@ const MAX_ARCHIVE: u64 = i64::MAX as u64;
 /// The number of entries of a zip's directory for which one offset is kept.
 const STRIDE: usize = 64;
 
-/// The folder of members that have none.
+/// The parent of members that have none.
 const NO_PARENT: u32 = u32::MAX;
 
 /// The number of the format: another one whenever headers are written in another way, since an

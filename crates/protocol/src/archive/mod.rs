@@ -1,7 +1,7 @@
 //! The tar or zip of a folder: the offset of each member, known before a file is opened.
 //!
-//! The length is known before the first byte goes out, so a download of a folder can be resumed
-//! and its parts fetched as those of a file.
+//! The length is known before the first byte is sent, so a download of a folder can be resumed and
+//! its parts fetched like those of a file.
 
 mod fingerprint;
 mod format;

@@ -12,7 +12,7 @@ use crate::version::FileVersion;
 /// A part of an archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ArchivePiece {
-    /// Headers, padding, the end: everything between two files, up to about 64 KiB.
+    /// Headers, padding and the end of the archive: all between two files, up to about 64 KiB.
     Bytes(Vec<u8>),
     /// A range of a member's contents.
     File {
@@ -25,8 +25,8 @@ pub enum ArchivePiece {
         /// The length of the range; never zero.
         len: u64,
     },
-    /// No bytes, but the request for the CRC-32 of a member, from which the next bytes of a zip are
-    /// made. Once [`Layout::pieces_with`] can look it up, they follow.
+    /// No bytes, but a request for the CRC-32 of a member, which the next bytes of a zip need.
+    /// They follow once [`Layout::pieces_with`] can look it up.
     Checksum {
         /// The path of the file relative to the archived folder.
         path: Vec<u8>,
@@ -46,7 +46,7 @@ impl ArchivePiece {
         }
     }
 
-    /// Returns whether it has none, which is so for a checksum only.
+    /// Returns whether it has no bytes, which is true only for a checksum.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -65,7 +65,7 @@ pub struct ArchivePieces<'a> {
     /// The entry of a zip's directory in which it begins, and the offset of that entry in the
     /// directory.
     entry: Option<(usize, u64)>,
-    /// A header's path, kept for the sake of its memory.
+    /// A header's path, kept to reuse its memory.
     path: Vec<u8>,
 }
 
@@ -147,7 +147,7 @@ impl ArchivePieces<'_> {
         Ok(())
     }
 
-    /// Adds what follows all members, or as much of it as is enough.
+    /// Adds the end of the archive, but at most about [`MIN_PIECE`] bytes of it.
     fn trailer(&mut self, out: &mut Vec<u8>) -> Result<(), NoChecksum> {
         if self.layout.format() == ArchiveFormat::Tar {
             let zeros = self.take(self.layout.len());

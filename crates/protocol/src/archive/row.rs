@@ -47,7 +47,7 @@ impl CompactVersion {
             size: version.size,
             seconds: [version.modified.seconds, version.changed.seconds],
             nanoseconds: [version.modified.nanoseconds, version.changed.nanoseconds],
-            // The kernel counts no further.
+            // The kernel's link count has 32 bits.
             links: version.links as u32,
             device,
         }

@@ -11,8 +11,8 @@
 
 use super::header::{MemberFacts, MemberType};
 
-/// The maximum length of a path: it has a length of 16 bits, as has all of an entry by
-/// recommendation.
+/// The maximum length of a path in bytes: its length has 16 bits, and a whole entry should not be
+/// longer either.
 pub(super) const MAX_PATH: usize = 65_000;
 
 /// The extra bytes at the end of an archive that has a value too large for its field.
@@ -164,7 +164,7 @@ fn push_common(out: &mut Vec<u8>, facts: &MemberFacts<'_>, is_large: bool) {
     if has_descriptor(facts.size) {
         flags |= HAS_DESCRIPTOR;
     }
-    // A name that is not UTF-8 is written as it is; programs take it for one of their own set.
+    // A name that is not UTF-8 is written as it is; programs read it in their own character set.
     if !facts.path.is_ascii() && std::str::from_utf8(facts.path).is_ok() {
         flags |= IS_UTF8;
     }

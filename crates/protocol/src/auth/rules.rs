@@ -212,7 +212,7 @@ fn split(rule: &str) -> Result<(Option<Account<'_>>, &str), RuleFault> {
     let (account, paths) = rule.split_once('@').ok_or(RuleFault::NoPaths)?;
     let (account, paths) = match rule.find("@/") {
         Some(at) => (&rule[..at], &rule[at + 1..]),
-        // No path begins with a slash: this error is clearer than one about missing paths.
+        // The first path does not begin with a slash: that error is clearer than "no paths".
         None => (account, paths),
     };
     if account.is_empty() {

@@ -57,7 +57,7 @@ impl Directives {
 
     /// Sets one directive. Of a repeated number the first counts (RFC 9111 4.2.1).
     fn set(&mut self, name: &str, value: Option<&str>) {
-        // A number that cannot be read is no reason to use the response for long.
+        // A number that cannot be read counts as 0: the response is stale.
         let seconds = |known: Option<u64>| known.or(Some(value.map_or(0, delta_seconds)));
         match name {
             "no-store" => self.no_store = true,

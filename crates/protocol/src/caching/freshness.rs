@@ -11,7 +11,7 @@ use crate::response::validator::parse_date;
 pub struct ResponseTimes {
     /// When its request was sent.
     pub requested: SystemTime,
-    /// When its head had come.
+    /// When its head was received.
     pub received: SystemTime,
 }
 

@@ -1,4 +1,4 @@
-//! Decides which responses a shared cache may store (RFC 9111 3), and which requests come back to it.
+//! Decides which responses a shared cache may store (RFC 9111 3), and detects requests that loop.
 
 use std::fmt;
 
@@ -71,7 +71,7 @@ pub fn has_passed(request: &Request<'_, '_>, id: &str) -> bool {
     })
 }
 
-/// Returns whether a status is one of RFC 9110 that a GET can have, so that its rules are kept.
+/// Returns whether a status is one of RFC 9110 that a GET can have, so that its rules are known.
 fn is_understood(status: u16) -> bool {
     matches!(status, 200..=206 | 300..=308 | 400..=417 | 421 | 422 | 426 | 429 | 500..=505)
 }

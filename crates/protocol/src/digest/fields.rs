@@ -6,15 +6,15 @@ use sfv::{BareItem, DictSerializer, Dictionary, Item, KeyRef, ListEntry, Parser}
 
 use super::value::{Algorithm, Digest};
 
-/// Returns the digests that a field says (RFC 9530 sections 2 and 3). All lines of the field
-/// together are one value.
+/// Returns the digests in a field (RFC 9530 sections 2 and 3). All lines of the field together are
+/// one value.
 ///
-/// Algorithms that are not known, or not safe any more, are passed over, as those sections allow.
+/// Algorithms that are unknown, or no longer safe, are skipped, as those sections allow.
 ///
 /// # Errors
 ///
-/// It is not a dictionary (RFC 9651 3.2), or says something of a known algorithm that is not a
-/// digest of it: the sender wanted something to be checked that cannot be.
+/// If the field is not a dictionary (RFC 9651 3.2), or the value of a known algorithm is not a
+/// digest of it: the sender requested a check that is impossible.
 pub fn parse_digests<'a>(
     lines: impl IntoIterator<Item = &'a [u8]>,
 ) -> Result<Vec<Digest>, BadDigestField> {
@@ -29,9 +29,9 @@ pub fn parse_digests<'a>(
     Ok(digests)
 }
 
-/// Returns the digests that are wanted, the most wanted first (RFC 9530 section 4): those of
-/// which a number from 1 to 10 is given, 0 meaning that it is not wanted. Of two with the same
-/// number the cheaper one comes first.
+/// Returns the digests that are wanted, the most preferred first (RFC 9530 section 4): those with a
+/// number from 1 to 10, as 0 means that a digest is not wanted. Of two with the same number the
+/// cheaper one comes first.
 ///
 /// An invalid field is ignored, since it only states a preference.
 #[must_use]
@@ -51,8 +51,8 @@ pub fn parse_wanted<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Vec<Algori
     wanted.into_iter().map(|(_, algorithm)| algorithm).collect()
 }
 
-/// Returns the value of a `Repr-Digest` or `Content-Digest`; empty for none, and then not to be
-/// sent.
+/// Returns the value of a `Repr-Digest` or `Content-Digest`; empty for no digests, when the field
+/// must not be sent.
 #[must_use]
 pub fn write_digests<'a>(digests: impl IntoIterator<Item = &'a Digest>) -> String {
     let mut fields = DictSerializer::new();

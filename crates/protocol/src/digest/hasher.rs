@@ -5,7 +5,7 @@ use sha2::{Digest as _, Sha256, Sha512};
 
 use super::value::{Algorithm, Digest};
 
-/// A digest in progress. `sha2` uses the processor's instructions for it if there are any.
+/// A digest in progress. `sha2` uses the processor's SHA instructions if it has any.
 #[derive(Clone, Debug)]
 pub enum Hasher {
     /// SHA-256.

@@ -25,8 +25,8 @@ pub enum Unlisted {
 }
 
 impl DigestList {
-    /// Parses a list; `None` if it has no digests. Lines that are not about a digest are left out,
-    /// such as those of a signature.
+    /// Parses a list; `None` if it has no digests. Lines without a digest are skipped, such as
+    /// those of a signature.
     #[must_use]
     pub fn parse(text: &[u8]) -> Option<Self> {
         // Some editors begin a file with a byte order mark.
@@ -44,7 +44,7 @@ impl DigestList {
         (!digests.is_empty()).then_some(Self { digests, paths })
     }
 
-    /// Returns the digests of a file, by its path or, if that is not there, by its name.
+    /// Returns the digests of a file, by its path or, if the list lacks that, by its name.
     ///
     /// # Errors
     ///
@@ -65,7 +65,7 @@ impl DigestList {
 /// Parses `HEX  NAME`, `HEX *NAME` or `SHA256 (NAME) = HEX`; any other line is `None`.
 fn line(text: &[u8]) -> Option<(Vec<u8>, Digest)> {
     let text = text.strip_suffix(b"\r").unwrap_or(text);
-    // GNU escapes names with line feeds and backslashes, and says so at the front.
+    // GNU escapes names with line feeds and backslashes, and marks such a line with a backslash.
     let (is_escaped, text) = match text.strip_prefix(b"\\") {
         Some(rest) => (true, rest),
         None => (false, text),

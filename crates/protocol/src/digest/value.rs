@@ -1,4 +1,4 @@
-//! A digest, and the algorithm that it was made by.
+//! A digest and its algorithm.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,7 +16,7 @@ impl Algorithm {
     /// Every algorithm, the usual one first.
     pub const ALL: [Self; 2] = [Self::Sha256, Self::Sha512];
 
-    /// Returns its key in the fields of RFC 9530, which is its name everywhere else.
+    /// Returns its key in the fields of RFC 9530, which is also its name everywhere else.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -6,7 +6,7 @@ use crate::link::encode_segment;
 
 use super::order::{Order, PageCursor, SortDirection, SortKey};
 
-/// The most entries that one listing sorts, and so the largest `?limit`: about 2 MiB.
+/// The maximum number of entries that one listing sorts, and so of `?limit`: about 2 MiB.
 pub const MAX_ENTRIES: usize = 10_000;
 
 /// The form of a listing.
@@ -70,7 +70,7 @@ pub struct ListingQuery {
     pub format: Format,
     /// The order of the entries.
     pub order: Order,
-    /// The most entries; all if `None`.
+    /// The maximum number of entries; all if `None`.
     pub limit: Option<usize>,
     /// Start after the entry at this cursor, which need not exist any more.
     ///

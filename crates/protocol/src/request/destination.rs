@@ -1,4 +1,4 @@
-//! Parses where `MOVE` and `COPY` go: `Destination`, `Overwrite` and `Depth` (RFC 4918 10).
+//! Parses the fields of `MOVE` and `COPY`: `Destination`, `Overwrite` and `Depth` (RFC 4918 10).
 
 use super::authority::{host, is_same_authority, split_absolute};
 use super::parse::Request;
@@ -98,8 +98,8 @@ impl Destination {
     }
 }
 
-/// Returns the path of a target up to its last slash. What is relative to it is understood behind
-/// a proxy that replaces the beginning of paths, too.
+/// Returns the path of a target up to its last slash. Paths relative to it also work behind a proxy
+/// that replaces the beginning of paths.
 fn folder(target: &[u8]) -> &[u8] {
     let target = split_absolute(target).map_or(target, |(_, rest)| rest);
     let path = target.split(|&byte| byte == b'?').next().unwrap_or_default();
@@ -114,7 +114,7 @@ pub fn is_here(request: &Request<'_, '_>, url: &[u8]) -> bool {
         // Some clients add the user that they log in as.
         let user = authority.iter().position(|byte| *byte == b'@');
         let authority = user.map_or(authority, |at| &authority[at + 1..]);
-        // A proxy may have left out the port that the client uses, as nginx does with `$host`.
+        // A proxy may have dropped the port that the client uses, as nginx does with `$host`.
         let authority = if host(own) == own { host(authority) } else { authority };
         is_same_authority(url, authority, own)
     })

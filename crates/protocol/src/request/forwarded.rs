@@ -1,4 +1,4 @@
-//! The fields in which proxies say for whom they ask: `Forwarded` (RFC 7239) and
+//! The fields in which proxies name the client of a request: `Forwarded` (RFC 7239) and
 //! `X-Forwarded-For`, with `X-Forwarded-Proto`.
 
 use std::borrow::Cow;
@@ -32,7 +32,7 @@ pub fn forwarded(
 ) -> Result<Forwarded, Contradiction> {
     let elements = request.fields("forwarded").flat_map(|field| split(field, b','));
     let elements: Vec<_> = elements.collect();
-    // One that names no client, such as `proto=https`, does not contradict the other field.
+    // A field that names no client, such as `proto=https`, does not contradict the other field.
     let names_client = elements.iter().any(|element| parameter(element, "for").is_some());
     let standard = names_client.then(|| {
         let names = elements.iter().rev().map(|element| parameter(element, "for"));
@@ -130,8 +130,8 @@ fn unquoted(value: &[u8]) -> Cow<'_, [u8]> {
 
 /// Splits at a byte outside quoted strings; the parts have no spaces around them.
 ///
-/// It begins at the end, where the nearest proxy has written: a quote that a client has left open
-/// must not hide what follows.
+/// It begins at the end, where the nearest proxy has written: an unclosed quote from a client must
+/// not hide what follows.
 fn split(text: &[u8], separator: u8) -> impl DoubleEndedIterator<Item = &[u8]> {
     let (mut parts, mut end, mut is_quoted) = (Vec::new(), text.len(), false);
     for (at, &byte) in text.iter().enumerate().rev() {

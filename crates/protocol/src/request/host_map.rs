@@ -1,5 +1,5 @@
-//! Names of hosts with their wildcards, and what is found by them: the site of a request, or the
-//! certificate of a handshake.
+//! A map from host names and wildcards to values: the site of a request, or the certificate of a
+//! handshake.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -58,7 +58,7 @@ impl fmt::Display for HostPattern {
 #[error("write a name without a port, such as files.example.org or *.example.org")]
 pub struct BadHost;
 
-/// Values by the names of hosts.
+/// A map from host names and wildcards to values.
 #[derive(Clone, Debug)]
 pub struct HostMap<T> {
     exact: HashMap<Box<[u8]>, T>,

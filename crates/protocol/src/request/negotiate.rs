@@ -50,8 +50,8 @@ impl Coding {
 ///
 /// The order is by the client's weights, and among equals by compression (12.5.3). A client that
 /// does not send `Accept-Encoding` gets the plain file, though 12.5.3 would allow any coding: it
-/// may not support one. If it refuses the plain file and no coding is there, it gets the plain
-/// file all the same, as 12.5.3 allows: that helps more than 406.
+/// may not support one. If it refuses the plain file and no coding is available, it still gets the
+/// plain file, as 12.5.3 allows: that helps more than 406.
 pub fn acceptable(request: &Request) -> impl Iterator<Item = Coding> + use<> {
     let mut weights = [None; 3];
     let (mut others, mut plain) = (0, 0);

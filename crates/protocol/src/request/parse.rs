@@ -1,8 +1,8 @@
 //! Parses the head of a request, and refuses heads that two servers could read differently.
 //!
-//! A request that another server on the way understands differently is how requests are smuggled
-//! past it. So every head to which RFC 9110 and RFC 9112 give no single meaning is refused here,
-//! before any code uses its path.
+//! Request smuggling needs two servers on the way that understand a request differently. So every
+//! head to which RFC 9110 and RFC 9112 give no single meaning is refused here, before any code uses
+//! its path.
 
 use httparse::Header;
 
@@ -41,7 +41,7 @@ pub enum Method {
     Other,
 }
 
-/// The head of a request, borrowed from the bytes that came in.
+/// The head of a request, borrowed from the received bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'f, 'b> {
     /// The method.
@@ -145,7 +145,7 @@ fn parse_later_minor<'f, 'b>(
 /// The maximum number of bytes in a request's head.
 pub const MAX_HEAD: usize = 32 << 10;
 
-/// The length up to which a head is parsed whenever any of it comes.
+/// The length in bytes up to which a head is parsed after every read.
 const CHEAP_HEAD: usize = 512;
 
 /// Returns the error for a head of more than [`MAX_HEAD`] bytes: 414 if not even the request line
@@ -157,8 +157,8 @@ pub fn too_long(bytes: &[u8]) -> Malformed {
     if bytes[line..].contains(&b'\n') { Malformed::HeadTooLong } else { Malformed::TargetTooLong }
 }
 
-/// Returns whether a head may be complete, or too long, now that its last `read` bytes have come. A
-/// head that arrives in tiny pieces is not parsed again for each of them.
+/// Returns whether a head may be complete, or too long, now that its last `read` bytes have
+/// arrived. A head that arrives in tiny pieces is not parsed again for each of them.
 #[must_use]
 pub fn may_be_over(bytes: &[u8], read: usize) -> bool {
     let new = &bytes[bytes.len() - read..];
@@ -190,7 +190,7 @@ impl<'b> Request<'_, 'b> {
 
     /// Returns the value of the field of this name, unless there are none or several.
     ///
-    /// It serves for fields that are not lists, where it is unknown which of two is meant.
+    /// Use it for fields that are not lists: which of two values is meant is unknown.
     #[must_use]
     pub fn single(&self, name: &str) -> Option<&'b [u8]> {
         let mut fields = self.fields(name);
@@ -441,7 +441,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_head_is_looked_at_where_a_line_ends() {
+    fn a_long_head_is_parsed_only_where_a_line_ends() {
         let mut head = vec![b'x'; 1000];
         assert!(!may_be_over(&head, 1) && !may_be_over(&head, 1000));
         assert!(may_be_over(&head[..CHEAP_HEAD], 1));

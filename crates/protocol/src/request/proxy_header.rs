@@ -1,5 +1,5 @@
-//! The header of the PROXY protocol, by which a proxy says for whom it opened a connection:
-//! version 1, a line of text, and version 2, which is binary.
+//! The header of the PROXY protocol, by which a proxy names the client of a connection: version 1,
+//! a line of text, and version 2, which is binary.
 //!
 //! <https://www.haproxy.org/download/3.2/doc/proxy-protocol.txt>
 
@@ -19,7 +19,7 @@ pub enum ProxiedClient {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadHeader {
-    /// They begin in another way.
+    /// They do not begin with either signature.
     #[error("connections of this proxy must begin with a PROXY protocol header")]
     Missing,
     /// The line of version 1 is longer than [`MAX_LINE`] or malformed.
@@ -33,8 +33,8 @@ pub enum BadHeader {
     Length,
 }
 
-/// Reads a header at the start of `bytes`, with its length; `None` if it may go on after them. All
-/// of these bytes then belong to the header.
+/// Reads a header at the start of `bytes`, with its length; `None` if the header may be incomplete.
+/// All of these bytes then belong to it.
 ///
 /// # Errors
 ///
@@ -65,7 +65,7 @@ fn line(bytes: &[u8]) -> Result<Option<(ProxiedClient, usize)>, BadHeader> {
     let text = str::from_utf8(text).map_err(|_| BadHeader::Line)?;
     let mut words = text.split(' ').skip(1);
     let is_v4 = match words.next() {
-        // What follows says nothing.
+        // The rest of the line means nothing.
         Some("UNKNOWN") => return Ok(Some((ProxiedClient::Proxy, end + 1))),
         Some("TCP4") => true,
         Some("TCP6") => false,

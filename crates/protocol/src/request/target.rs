@@ -79,7 +79,7 @@ impl Target<'_> {
         let mut decoded = Vec::new();
         for part in self.raw_path.split(|&byte| byte == b'/') {
             decoded.clear();
-            // It was read before, and had no fault.
+            // The same part was decoded before without an error.
             let _ = decode_part(part, &mut decoded);
             match &decoded[..] {
                 b"" | b"." => {}
@@ -123,7 +123,7 @@ pub enum TargetError {
     Outside,
     /// A name has `%2F`: 404, as no file's name has a slash.
     ///
-    /// To take it for a separator would let `/a%2Fb` bypass a rule for `/a/`, here or in a proxy.
+    /// As a separator, it would let `/a%2Fb` bypass a rule for `/a/`, here or in a proxy.
     #[error("a file name cannot contain a slash")]
     SlashInName,
 }

@@ -15,7 +15,7 @@ pub struct Validators<'a> {
     pub etag: &'a str,
     /// The time at which the file was last changed, if that is known.
     pub modified: Option<SystemTime>,
-    /// The time since which it is there in this version, if that is known: its ctime.
+    /// The time since which it has been in this version, if that is known: its ctime.
     pub changed: Option<SystemTime>,
 }
 
@@ -67,7 +67,7 @@ pub fn range_applies(request: &Request, current: Validators, now: SystemTime) ->
     let mut fields = request.fields("if-range");
     let Some(value) = fields.next() else { return true };
     if fields.next().is_some() {
-        return false; // no list: which one is meant is not known
+        return false; // not a list: which one is meant is unknown
     }
     if value.first() == Some(&b'"') {
         return is_strong(value) && value == current.etag.as_bytes();
@@ -83,10 +83,10 @@ pub fn range_applies(request: &Request, current: Validators, now: SystemTime) ->
     date == modified && now.duration_since(date).is_ok_and(|age| age >= Duration::from_secs(1))
 }
 
-/// Returns whether the packed form of a file with this entity tag suits the request.
+/// Returns whether the compressed form of a file, with this entity tag, suits the request.
 ///
-/// `Range` counts the bytes of the file itself: clients that unpack what they get unpack a part as
-/// well. A client that has the beginning of the packed form, such as a browser, names it.
+/// `Range` counts the bytes of the file itself: clients that decompress a response decompress a
+/// part as well. A client with the beginning of the compressed form, as a browser, names its tag.
 #[must_use]
 pub fn may_be_packed(request: &Request, etag: &str) -> bool {
     let names = |name| {
@@ -159,17 +159,17 @@ fn split_weak(tag: &[u8]) -> (bool, &[u8]) {
 }
 
 /// Evaluates `If-Unmodified-Since` (13.1.4). An invalid date is ignored, and so are several, and
-/// all where it is not known when the file was changed.
+/// any if the file's modification time is unknown.
 fn is_unmodified_since(request: &Request, current: Validators) -> bool {
     let date = request.single("if-unmodified-since").and_then(parse_date);
     let is_later = |(date, modified)| seconds(modified) > date;
     !date.zip(current.modified).is_some_and(is_later)
 }
 
-/// Evaluates `If-Modified-Since` (13.1.3). An invalid date is ignored, and so are several, and all
-/// where it is not known when the file was changed.
+/// Evaluates `If-Modified-Since` (13.1.3). An invalid date is ignored, and so are several, and any
+/// if the file's modification time is unknown.
 ///
-/// A file that was replaced by an older one since the date is modified, too.
+/// A file that an older one has replaced since the date counts as modified, too.
 fn is_modified_since(request: &Request, current: Validators) -> bool {
     let date = request.single("if-modified-since").and_then(parse_date);
     date.zip(current.modified).is_none_or(|(date, modified)| {

@@ -6,9 +6,9 @@ use crate::link::{escaped, is_unreserved, push_encoded};
 /// Appends `Content-Disposition`, if it is needed.
 ///
 /// A name of harmless characters is written plainly, which every client reads. Any other is
-/// written twice: with `_` for what is not harmless, for clients that know no more, and as
-/// `filename*` in UTF-8 (RFC 8187), with U+FFFD for what is not UTF-8: that field cannot hold
-/// bytes.
+/// written twice: with `_` for other characters, for clients that know only `filename`, and as
+/// `filename*` in UTF-8 (RFC 8187), with U+FFFD for invalid UTF-8, as that field cannot hold
+/// arbitrary bytes.
 pub(crate) fn push_disposition(fields: &mut Vec<u8>, name: Option<&[u8]>, is_download: bool) {
     let kind = if is_download { "attachment" } else { "inline" };
     let Some(name) = name else {
@@ -77,14 +77,14 @@ fn parameters(value: &[u8]) -> Vec<(&[u8], Vec<u8>)> {
             }
         };
         found.push((name, value));
-        // What stands between a quoted string and the next semicolon means nothing.
+        // Anything between a quoted string and the next semicolon is ignored.
         let next = text[used..].iter().position(|byte| *byte == b';');
         rest = next.map_or(&[], |next| &text[used + next..]);
     }
     found
 }
 
-/// Returns what a quoted string means, and the length of it with its first quote.
+/// Returns the value of a quoted string, and its length with the first quote.
 fn unquote(quoted: &[u8]) -> (Vec<u8>, usize) {
     let (mut value, mut at) = (Vec::new(), 0);
     while let Some(byte) = quoted.get(at) {

@@ -1,4 +1,4 @@
-//! Writes the head of a response into memory of the caller: no formatting, no allocation.
+//! Writes the head of a response into the caller's memory: no formatting, no allocation.
 //!
 //! A small hot file is answered in a few microseconds, so a head is put together from bytes that
 //! mostly exist already.
@@ -33,7 +33,7 @@ pub struct ResponseHead<'a> {
 }
 
 impl ResponseHead<'_> {
-    /// Appends status line, date and connection, then the lines and the blank one.
+    /// Appends the status line, date and connection, then the lines and the blank line.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.reserve(96 + self.custom.len() + self.fields.len());
         out.extend_from_slice(b"HTTP/1.1 ");

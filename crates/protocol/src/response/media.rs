@@ -1,7 +1,7 @@
 //! The media type of a file, by its name alone: no byte of a file is read for it.
 //!
-//! People open a server of files in a browser to look at them, so what is text is called text:
-//! a browser shows text/plain and offers most other types for saving.
+//! People open a file server in a browser to look at files, so everything that is text is sent as
+//! text: a browser shows text/plain and offers most other types for saving.
 
 /// Returns the media type for a file of this name, `application/octet-stream` if the name does
 /// not tell.
@@ -78,7 +78,7 @@ fn corrected(extension: &str) -> Option<&'static str> {
         "rpm" => "application/x-rpm",
         "jar" | "war" => "application/java-archive",
         "whl" | "nupkg" | "xpi" => "application/zip",
-        // Images of disks, models, data: only ever to be saved.
+        // Disk images, models, data: only ever saved.
         "bin" | "ckpt" | "dat" | "ggml" | "gguf" | "img" | "npy" | "onnx" | "pt" | "pth"
         | "qcow2" | "raw" | "safetensors" | "vdi" | "vhd" | "vhdx" | "vmdk" => UNKNOWN,
         "iso" => "application/x-iso9660-image",

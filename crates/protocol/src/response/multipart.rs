@@ -1,7 +1,7 @@
 //! The body that carries several ranges of one file: multipart/byteranges (RFC 9110 14.6).
 //!
-//! It is a chain of small headers and ranges of the file, so that every byte of the file still
-//! goes out beneath user space, and its length is known before the first byte.
+//! It is a chain of small headers and ranges of the file, so that every byte of the file is still
+//! sent without passing through user space, and the body's length is known before the first byte.
 
 use std::ops::Range;
 
@@ -80,8 +80,8 @@ fn part_header(
     out
 }
 
-/// Returns a boundary that is the same whenever the same ranges of the same version are asked
-/// for.
+/// Returns a boundary that is the same whenever the same ranges of the same version are
+/// requested.
 ///
 /// It cannot be planted in a file by an attacker who knows how it is made: computing it needs the
 /// entity tag, and writing it into the file changes the tag. By chance, 128 bits are enough.

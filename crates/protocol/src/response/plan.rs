@@ -33,7 +33,7 @@ pub struct Representation<'a> {
     pub coding: Option<Coding>,
     /// Whether its bytes are in a coding that the caller names in the response.
     pub is_coded: bool,
-    /// Whether another request could get another coding of it: then every response says so.
+    /// Whether another request could get another coding of it, so that every response has `Vary`.
     pub varies: bool,
     /// The name to save it under, if the response suggests one.
     pub file_name: Option<&'a [u8]>,
@@ -95,9 +95,9 @@ pub fn plan(request: &Request, file: &Representation, now: SystemTime) -> Respon
 /// and would continue with this one.
 ///
 /// The whole file (200), as RFC 9110 14.2 suggests, does not help: wget skips as many bytes as it
-/// has, and appends the rest. Where the new version is the shorter one, curl and wget take 416,
-/// and wget also 200, for a sign that they have everything. An error they all report. A client that
-/// sends `If-Range` expects the whole file.
+/// has, and appends the rest. If the new version is shorter, curl and wget treat 416, and wget also
+/// 200, as a sign that they have everything. They all report an error. A client that sends
+/// `If-Range` expects the whole file.
 #[must_use]
 pub fn plan_conflict(request: &Request, file: &Representation, now: SystemTime) -> ResponsePlan {
     let current = validators(file);
@@ -121,14 +121,14 @@ fn wanted(
     current: Validators,
     now: SystemTime,
 ) -> RangeAnswer {
-    // A file and its packed form usually have the same date, so it does not tell them apart.
+    // A file and its compressed form usually have the same date, so it does not tell them apart.
     let current = Validators { modified: current.modified.filter(|_| !file.varies), ..current };
     // RFC 9110 14.2: other methods have no ranges. 13.2.2 step 5: If-Range comes last.
     if request.method != Method::Get || !conditional::range_applies(request, current, now) {
         return RangeAnswer::Whole;
     }
     match range::of_request(request, file.len) {
-        // 8.4: the coding would be said of the multipart body, and belongs to what is inside it.
+        // 8.4: `Content-Encoding` would describe the multipart body, but only its parts are coded.
         RangeAnswer::Parts(_) if file.coding.is_some() || file.is_coded => RangeAnswer::Whole,
         answer => answer,
     }

@@ -29,8 +29,8 @@ pub fn of_request(request: &Request, len: u64) -> RangeAnswer {
     request.single("range").map_or(RangeAnswer::Whole, |value| answer(value, len))
 }
 
-/// Returns the first byte that this request asks for, and the last one if its `Range` names it: 0
-/// without a `Range`; `None` if it asks for anything but one part from some byte on.
+/// Returns the first byte that this request selects, and the last one if its `Range` names it: 0
+/// without a `Range`; `None` if it selects anything but one part from some byte on.
 pub(crate) fn one_part(request: &Request) -> Option<(u64, Option<u64>)> {
     if request.field("range").is_none() {
         return Some((0, None));
@@ -55,18 +55,18 @@ pub fn first_of_request(request: &Request) -> Option<Range<u64>> {
     })
 }
 
-/// Returns what this value of `Range` asks of a file of `len` bytes.
+/// Returns what this value of `Range` selects from a file of `len` bytes.
 ///
 /// Where peers differ, this decides:
 /// - A value that is not well formed is ignored (14.2), and so is another unit (14.1).
-/// - `10-1` asks for nothing and counts as not in the file, so that alone it is a 416, although
+/// - `10-1` selects nothing and counts as not in the file, so that alone it is a 416, although
 ///   14.1.1 calls it invalid and 14.2 lets invalid ones be ignored: nginx, Caddy, h2o,
 ///   static-web-server and dufs all answer 416, so clients know that, and an error helps
 ///   a client with its ends swapped more than a whole image.
 /// - An empty file has no ranges and is sent whole, as Go does: a client that puts
 ///   `bytes=0-` on everything must not fail on it.
 /// - Ranges that overlap, or more than [`MAX_PARTS`] of them, are answered with the whole file
-///   (14.2 and 17.15): that is never more bytes than were asked for, and always correct. Ranges
+///   (14.2 and 17.15): that is never more bytes than were requested, and always correct. Ranges
 ///   that do not overlap are never longer than the file in sum.
 #[must_use]
 pub fn answer(value: &[u8], len: u64) -> RangeAnswer {
@@ -134,14 +134,14 @@ impl Spec {
     }
 }
 
-/// Returns what comes after `bytes=`; units are compared without case (14.1).
+/// Returns the part after `bytes=`; units ignore case (14.1).
 fn of_bytes(value: &[u8]) -> Option<&[u8]> {
     let (unit, list) = value.split_at_checked(6)?;
     unit.eq_ignore_ascii_case(b"bytes=").then_some(list)
 }
 
-/// Returns the number that these digits are, or the greatest if it is greater: no file goes that
-/// far.
+/// Returns the number that these digits stand for, or `u64::MAX` if it is greater: no file is that
+/// long.
 fn saturating(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;

@@ -39,7 +39,7 @@ impl Redirect {
         let (to, fragment) = self.to.split_at(self.to.find('#').unwrap_or(self.to.len()));
         let mut location = to.to_owned();
         if self.adds_rest {
-            // The address ends in a slash already: with a second one, a path would be a host.
+            // The address ends in a slash already: with a second one, a path would become a host.
             let rest = rest.strip_prefix(b"/").unwrap_or(rest);
             location.push_str(&encode_path(rest));
             if !self.is_exact(&target.path) && target.is_folder {
@@ -69,7 +69,7 @@ impl Redirect {
             let is_meant = is_folder == (self.from.is_empty() || self.from.ends_with(b"/"));
             return (is_meant && self.is_exact(path)).then_some(b"");
         }
-        // `/old/*` is also meant by `/old`.
+        // `/old/*` also matches `/old`.
         if self.is_exact(path) {
             return Some(b"");
         }

@@ -1,7 +1,7 @@
 //! Remembers which downloads were interrupted, and of which version they were.
 //!
-//! `curl -C -`, `wget -c` and `lftp get -c` resume with `Range: bytes=N-` alone, aria2 and axel with
-//! the last byte behind it. They do not say of which version they have the beginning (that would be
+//! `curl -C -`, `wget -c` and `lftp get -c` resume with `Range: bytes=N-` alone, aria2 and axel
+//! also give the last byte. They do not say which version they have the beginning of (that would be
 //! `If-Range`), and append whatever arrives: if the file was replaced meanwhile, the result is half
 //! one version, half another, and is reported as a success. HTTP cannot prevent that; only a server
 //! that remembers can.
@@ -9,7 +9,7 @@
 //! Only interrupted downloads are remembered, with the bytes that arrived: a client that has looked
 //! at the new version for a moment still has the old one up to where it resumes. A client that has
 //! all of a file and requests what was appended since, as when following a log, gets that. At
-//! worst, a client that is taken for another one has to start over, or to name the version with
+//! worst, a client that is mistaken for another one has to start over, or to name the version with
 //! the entity tag in `If-Range`.
 
 use std::collections::HashMap;
@@ -30,7 +30,7 @@ pub struct ResumableDownload {
     /// Whether its client reads the file from the beginning, and resumes nothing.
     starts_over: bool,
     end: End,
-    /// The first byte that it asks for.
+    /// The first byte that it requests.
     from: u64,
     /// The hash of client and target.
     key: u64,
@@ -38,19 +38,19 @@ pub struct ResumableDownload {
     version: u32,
 }
 
-/// The last byte that a download asks for.
+/// The last byte that a download requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// That of the file, whatever it is.
+    /// The end of the file, wherever it is.
     Open,
-    /// That of the file, by its number.
+    /// The last byte of the file, by its number.
     Last,
-    /// Another one: a part of a download, or a request for some other purpose.
+    /// An earlier byte: a part of a download, or a request for some other purpose.
     Before,
 }
 
 impl ResumableDownload {
-    /// Returns whether it is to be remembered if it is interrupted: one of all bytes to the end.
+    /// Returns whether it is remembered if it is interrupted: it must request all bytes to the end.
     #[must_use]
     pub fn is_to_end(&self) -> bool {
         self.end != End::Before
@@ -60,10 +60,10 @@ impl ResumableDownload {
 /// Interrupted downloads.
 #[derive(Debug, Default)]
 pub struct Resumptions {
-    /// Keyed at random, so that two keys cannot be made the same on purpose.
+    /// Keyed at random, so that no client can force a collision of two keys.
     hasher: RandomState,
     kept: Mutex<Kept>,
-    /// The number of downloads kept, readable without the lock: mostly there are none.
+    /// The number of downloads kept, readable without the lock: usually there are none.
     count: AtomicUsize,
 }
 
@@ -132,16 +132,16 @@ impl Resumptions {
         let parts = || kept.iter().flatten().filter(is_recent);
         let covering = || parts().find(|part| (part.from..=part.to).contains(&download.from));
         let decisive = match download.end {
-            // A player has read the beginning of this version, and goes to another place in it.
+            // A player has read the beginning of this version, and seeks in it.
             End::Open if parts().next().is_some_and(|latest| latest.is_read_of(download)) => None,
             End::Open => covering().or_else(|| parts().find(|part| part.may_end_at(download.from))),
-            // Other bytes are asked for by readers of archives and tables, of any version.
+            // Readers of archives and tables request other bytes, of any version.
             End::Last | End::Before => covering(),
         };
         decisive.is_some_and(|part| part.version != download.version)
     }
 
-    /// Notes that only this many bytes of it arrived, and perhaps a few more.
+    /// Records that only about this many bytes of it arrived.
     pub fn broken_off(&self, download: &ResumableDownload, arrived: u64, now: Instant) {
         let (from, to) = (download.from, download.from.saturating_add(arrived));
         let mut kept = self.lock();
@@ -149,7 +149,7 @@ impl Resumptions {
         self.count.store(kept.len(), Ordering::Relaxed);
     }
 
-    /// Notes that the client has all of it, and nothing to resume.
+    /// Records that the client has all of it, and nothing to resume.
     pub fn completed(&self, download: &ResumableDownload) {
         // Other parts of it may be missing.
         let is_one_of_several = download.end != End::Open && download.from > 0;
@@ -192,8 +192,8 @@ impl Part {
 /// The parts of a target that a client has, the latest first.
 type Parts = [Option<Part>; MAX_VERSIONS];
 
-/// The latest ones, and those before them: when the latest are too many, the others are
-/// forgotten, so that keeping one more costs the same whatever there is already.
+/// Two generations of entries: when the newer one is full, the older one is dropped, so that
+/// adding an entry always costs the same.
 #[derive(Debug, Default)]
 struct Kept {
     latest: HashMap<u64, Parts>,
@@ -235,18 +235,18 @@ impl Kept {
 /// The maximum number of remembered downloads, which take less than four megabytes.
 const MAX_DOWNLOADS: usize = 16 << 10;
 
-/// The bytes up to which a client has only looked at a version, as aria2 does before it resumes.
+/// The number of bytes up to which a client has only probed a version, as aria2 does first.
 const LOOK: u64 = 256 << 10;
 
-/// The minimum number of bytes assumed to be in flight to a client: what TCP sends at first.
+/// The minimum number of bytes assumed to be in flight to a client: TCP's initial window.
 const MIN_IN_FLIGHT: u64 = 64 << 10;
 
-/// The maximum number of them: what the buffers of a fast and long path hold.
+/// The maximum number of bytes assumed to be in flight: the buffers of a fast and long path.
 const MAX_IN_FLIGHT: u64 = 4 << 20;
 
 /// The maximum number of versions of one target of which a client is known to have a part.
 const MAX_VERSIONS: usize = 3;
 
 /// The time for which a download is remembered: a client that comes back the next morning is
-/// still known.
+/// still recognized.
 const REMEMBERED: Duration = Duration::from_secs(24 * 60 * 60);

@@ -50,8 +50,8 @@ pub(crate) fn is_etag_char(byte: u8) -> bool {
     byte == 0x21 || (0x23..=0x7e).contains(&byte) || byte >= 0x80
 }
 
-/// Returns the moment that `Last-Modified` names: in whole seconds, and never after the response
-/// itself (RFC 9110 8.8.2.1). `None` if a date in HTTP cannot say it.
+/// Returns the time for `Last-Modified`: in whole seconds, and never after the response itself (RFC
+/// 9110 8.8.2.1). `None` if an HTTP date cannot express it.
 #[must_use]
 pub fn last_modified(modified: SystemTime, now: SystemTime) -> Option<SystemTime> {
     whole_seconds(modified.min(now))
@@ -74,8 +74,8 @@ pub fn push_date(out: &mut Vec<u8>, time: SystemTime) {
     }
 }
 
-/// Returns the date that a field says, in any of the three formats; `None` if it is none and so
-/// to be ignored.
+/// Returns the date in a field, in any of the three formats; `None` if it is invalid, and so must
+/// be ignored.
 #[must_use]
 pub fn parse_date(value: &[u8]) -> Option<SystemTime> {
     httpdate::parse_http_date(str::from_utf8(value).ok()?).ok()

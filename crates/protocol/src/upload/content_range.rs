@@ -19,12 +19,12 @@ pub struct ContentRange {
 pub struct BadContentRange;
 
 impl ContentRange {
-    /// Returns the range that a request says; `None` if it says none.
+    /// Returns the range in a request; `None` if it has none.
     ///
     /// # Errors
     ///
-    /// If there are several, or one that means nothing: to take the body for the whole file would
-    /// destroy what is there.
+    /// If there are several, or one that is invalid: treating the body as the whole file would
+    /// destroy the existing one.
     pub fn of(request: &Request) -> Result<Option<Self>, BadContentRange> {
         if request.field("content-range").is_none() {
             return Ok(None);
@@ -32,7 +32,7 @@ impl ContentRange {
         request.single("content-range").and_then(Self::parse).map(Some).ok_or(BadContentRange)
     }
 
-    /// Reads `bytes 5-9/10`. The total has to be known, since it tells when the file is whole.
+    /// Reads `bytes 5-9/10`. The total must be known, since it tells when the file is complete.
     #[must_use]
     pub fn parse(value: &[u8]) -> Option<Self> {
         let value = str::from_utf8(value).ok()?;

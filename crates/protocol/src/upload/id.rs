@@ -45,7 +45,7 @@ impl UploadId {
         let mut replaces = None;
         if let Some(digits) = next.and_then(|part| part.strip_prefix('m')) {
             replaces = u64::from_str_radix(digits, 16).ok();
-            // In one form only, as it is written.
+            // Only in the form in which it is written.
             replaces.filter(|hash| format!("{hash:016x}") == digits)?;
             next = parts.next();
         }

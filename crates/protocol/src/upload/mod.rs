@@ -16,9 +16,8 @@ pub use partial::{PartId, Token, is_partial_name, owner_tag, partial_name};
 pub use resumable::{Problem, UploadFields, UploadLimits};
 pub use update_range::UpdateRange;
 
-/// Which versions of the draft understand each other: 8 is that of -12, which is followed here. A
-/// 104 is only sent to and understood by a client of the same version (Draft Version
-/// Identification).
+/// The interop version of the draft: 8 is that of -12, which is followed here. A 104 is only sent
+/// to and understood by a client of the same version (Draft Version Identification).
 pub const INTEROP_VERSION: &str = "8";
 
 /// The media type of a request that continues an upload

@@ -7,7 +7,7 @@ use std::fmt;
 
 use sha2::{Digest, Sha256};
 
-/// The token by which a client knows an upload.
+/// The token by which a client identifies an upload.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Token([u8; 16]);
 
@@ -132,11 +132,11 @@ fn digit(byte: u8) -> Option<u8> {
 
 const END: &[u8] = b".upload";
 
-/// Hexadecimal digits of a token, and of what a part is known by.
+/// The number of hexadecimal digits of a token, and of a part's id.
 const DIGITS: usize = 32;
 
 /// The length of what surrounds the name: two dots, the digits, the end.
 const AFFIXES: usize = 2 + DIGITS + END.len();
 
-/// The longest name of a file that all common file systems take, even those that encrypt names.
+/// The maximum length of a file name on all common file systems, even those that encrypt names.
 const MAX_NAME: usize = 143;

@@ -47,7 +47,7 @@ fn item(request: &Request, name: &str) -> Option<BareItem> {
 pub struct UploadLimits {
     /// Bytes that an upload may have.
     pub max_size: Option<u64>,
-    /// Seconds that an upload will be kept for.
+    /// Seconds for which an incomplete upload is kept.
     pub max_age: Option<u64>,
 }
 
@@ -72,7 +72,7 @@ pub enum Problem {
         /// The offset at which the body begins.
         provided: u64,
     },
-    /// Two lengths of one upload differ, or there is more than they say.
+    /// Two lengths of one upload differ, or more bytes were sent than they allow.
     Length,
 }
 

@@ -39,11 +39,11 @@ struct Made {
     modified: (i64, u32),
 }
 
-/// Bytes that a name may have; but for newlines, at which the `tar` crate ends a PAX record.
+/// Bytes that a name may have, except newlines, at which the `tar` crate ends a PAX record.
 fn name(longest: usize) -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![4 => b'a'..=b'z', 1 => any::<u8>()];
     let allowed = |byte| if matches!(byte, 0 | b'/' | b'\n') { b'_' } else { byte };
-    // A few bytes over and over: names of every length, without making up each byte.
+    // A few repeated bytes give names of every length without generating each byte.
     let repeated = |(bytes, len): (Vec<u8>, _)| bytes.into_iter().cycle().take(len).collect();
     (vec(byte.prop_map(allowed), 1..6), 1..=longest).prop_map(repeated)
 }
@@ -145,7 +145,7 @@ fn check_range(
     Ok(())
 }
 
-/// Pieces with neighbours merged that a range happened to part.
+/// Merges neighbouring pieces that a range has split.
 fn merged(pieces: impl Iterator<Item = ArchivePiece>) -> Vec<ArchivePiece> {
     let mut out: Vec<ArchivePiece> = Vec::new();
     for piece in pieces {
@@ -203,7 +203,7 @@ proptest! {
     }
 
     #[test]
-    fn the_etag_tells_every_change(members in tree(3_000), which in any::<Index>()) {
+    fn the_etag_reflects_every_change(members in tree(3_000), which in any::<Index>()) {
         prop_assume!(!members.is_empty());
         let etag = lay_out(&members).0.etag();
         prop_assert_eq!(&lay_out(&members).0.etag(), &etag);
@@ -219,7 +219,7 @@ proptest! {
         for (number, change) in changes.iter().enumerate() {
             let mut others = members.clone();
             change(&mut others[index]);
-            // The length of a folder or link is nothing that the archive holds.
+            // The archive does not contain the length of a folder or link.
             if number != 4 || is_file {
                 prop_assert_ne!(&lay_out(&others).0.etag(), &etag, "change {}", number);
             }
@@ -249,13 +249,13 @@ fn the_etag_is_the_same_in_every_release() {
 }
 
 #[test]
-fn a_replaced_file_of_the_same_facts_has_another_etag() {
+fn a_replaced_file_with_the_same_metadata_has_another_etag() {
     let [first, second] = [8, 9].map(|inode| single(version(5, (1, 1), inode)).etag());
     assert_ne!(first, second);
 }
 
 #[test]
-fn an_archive_of_nothing_is_two_blocks_of_zeros() {
+fn an_empty_archive_is_two_blocks_of_zeros() {
     let layout = Builder::new(ArchiveFormat::Tar, b"").finish();
     assert!(layout.is_empty());
     assert_eq!(bytes(&layout, 0..u64::MAX), [0; 1_024]);

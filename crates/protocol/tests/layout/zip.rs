@@ -215,7 +215,7 @@ fn the_two_archives_of_a_folder_have_two_etags() {
 }
 
 #[test]
-fn an_archive_of_nothing_is_only_its_end() {
+fn an_empty_archive_is_only_its_end() {
     let layout = many(0, 0);
     let whole = bytes(&layout, 0..u64::MAX);
     assert_eq!(whole.len(), 22);

@@ -1,4 +1,4 @@
-//! What a shared cache may store, for how long, and what it says of it.
+//! Which responses a shared cache may store, for how long, and how `Cache-Status` reports it.
 
 use std::time::{Duration, SystemTime};
 

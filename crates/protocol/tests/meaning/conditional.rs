@@ -8,7 +8,7 @@ const BEFORE: &str = "Sun, 06 Nov 1994 08:49:36 GMT";
 const SAME: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
 const AFTER: &str = "Sun, 06 Nov 1994 08:49:38 GMT";
 
-/// The version that is there: tag `"a,b"`, changed in November 1994.
+/// The current version: tag `"a,b"`, changed in November 1994.
 fn current() -> Validators<'static> {
     Validators { etag: "\"a,b\"", modified: Some(at(NOVEMBER)), changed: None }
 }
@@ -113,7 +113,7 @@ fn writing_requests_fail_where_reading_ones_are_not_modified() {
 }
 
 #[test]
-fn a_range_is_heard_only_for_the_version_that_is_there() {
+fn a_range_counts_only_for_the_current_version() {
     for (fields, now, expected) in [
         (&[][..], NOVEMBER, true),
         (&["If-Range: \"a,b\""], NOVEMBER, true),
@@ -147,7 +147,7 @@ fn a_weak_tag_of_ours_would_never_resume() {
 }
 
 #[test]
-fn dates_say_nothing_of_what_was_changed_at_an_unknown_time() {
+fn dates_are_ignored_if_the_modification_time_is_unknown() {
     let unknown = Validators { etag: "\"a\"", modified: None, changed: None };
     for (name, expected) in [
         ("If-Modified-Since", PreconditionResult::Holds),

@@ -41,7 +41,7 @@ fn a_destination_is_a_path_or_an_address_of_this_server() {
 }
 
 #[test]
-fn another_port_is_another_server_if_the_own_one_is_known() {
+fn another_port_is_another_server_if_the_request_names_one() {
     for (name, is_here) in
         [("example.org:8080", true), ("example.org:81", false), ("example.org", false)]
     {

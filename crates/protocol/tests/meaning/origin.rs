@@ -5,7 +5,7 @@ use underpass_protocol::request::origin::is_foreign;
 use crate::rig::with_fields;
 
 #[test]
-fn programs_and_pages_of_this_server_are_heard_and_no_other_pages() {
+fn programs_and_pages_of_this_server_are_accepted_and_no_other_pages() {
     let table: [(&[&str], bool); 18] = [
         (&[], false),
         (&["Origin: http://example.org"], false),

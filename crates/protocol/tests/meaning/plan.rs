@@ -169,7 +169,7 @@ fn a_304_has_validators_and_no_body() {
 }
 
 #[test]
-fn another_version_than_the_one_that_was_meant_is_412() {
+fn another_version_than_the_requested_one_is_412() {
     let plan = planned("GET", &["If-Match: \"v0\"", "Range: bytes=0-9"], &facts());
     let PlannedBody::Message(text) = &plan.body else { panic!("{plan:?}") };
     assert_eq!((plan.status, plan.body_len), (412, text.len() as u64));

@@ -107,7 +107,7 @@ fn malformed_headers_of_version_2_are_refused() {
     ] {
         assert_eq!(parse(&header), Err(fault), "{header:?}");
     }
-    // Refused before it has come.
+    // Refused before all of it has arrived.
     let long = [SIGNATURE, &[0x21, 0x11, 0xff, 0xff]].concat();
     assert_eq!(parse(&long), Err(BadHeader::Length));
 }

@@ -88,7 +88,7 @@ fn an_empty_file_is_sent_whole_for_every_range() {
 }
 
 #[test]
-fn more_parts_than_anybody_needs_are_the_whole_file() {
+fn too_many_parts_get_the_whole_file() {
     let value = |count: usize| {
         let specs = (0..count).map(|index| format!("{0}-{0}", index * 2));
         format!("bytes={}", specs.collect::<Vec<_>>().join(","))

@@ -10,12 +10,12 @@ const LEN: u64 = 100 << 20;
 
 const CLIENT: Option<IpAddr> = Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
 
-/// What a request with these fields, for the file in this version, is taken for.
+/// The download that a request with these fields, for the file in this version, stands for.
 fn download(broken: &Resumptions, fields: &[&str], etag: &str) -> Option<ResumableDownload> {
     with_fields(fields, |request| broken.download(CLIENT, 0, request, etag, LEN))
 }
 
-/// Whether it would be appended to a beginning of `"old"` that the same client has.
+/// Returns whether the response would be appended to a beginning of `"old"` on the same client.
 #[track_caller]
 fn mixes(broken: &Resumptions, fields: &[&str], etag: &str) -> bool {
     broken.would_mix(&download(broken, fields, etag).unwrap(), Instant::now())
@@ -94,7 +94,7 @@ fn a_short_probe_of_the_new_version_does_not_hide_the_old_part() {
     assert!(!mixes(&broken, &["Range: bytes=7-"], "\"new\""), "it can have these of the new one");
     // A player has read the beginning of the new one, and goes to another place.
     assert!(!mixes(&look(1_000_000), &["Range: bytes=4000000-"], "\"new\""));
-    // From beyond what is known to have arrived, the latest decides.
+    // Beyond the bytes known to have arrived, the latest version decides.
     assert!(!mixes(&broken, &["Range: bytes=60000000-"], "\"new\""));
     for version in 0..5 {
         let newer = download(&broken, &[], &format!("\"newer {version}\"")).unwrap();
@@ -104,7 +104,7 @@ fn a_short_probe_of_the_new_version_does_not_hide_the_old_part() {
 }
 
 #[test]
-fn readers_go_to_any_place_of_a_new_version() {
+fn readers_may_seek_anywhere_in_a_new_version() {
     // A player that has seen the old version goes to the end, where the index is.
     let broken = broken_off(&[]);
     for (from, is_refused) in [(50 << 20, true), (51 << 20, true), (60 << 20, false)] {

@@ -1,4 +1,4 @@
-//! The part of an upload that the body of a request is.
+//! Which part of an upload the body of a request carries.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -127,7 +127,7 @@ fn client(last: u8) -> ClientNet {
 }
 
 #[test]
-fn the_part_of_a_name_is_that_of_one_owner_alone() {
+fn the_part_of_a_name_belongs_to_one_owner() {
     let user = |name: &str| Owner::new(Some(&Arc::from(name)), ClientNet::of(None));
     let address = |text: &str| {
         Owner::new(None, ClientNet::of(Some(SocketAddr::new(text.parse().unwrap(), 1))))
@@ -163,7 +163,7 @@ fn the_part_of_a_name_is_that_of_one_owner_alone() {
 }
 
 #[test]
-fn the_part_of_a_token_is_that_of_one_user_and_one_name() {
+fn the_part_of_a_token_belongs_to_one_user_and_one_name() {
     let user = |name: &str| Owner::new(Some(&Arc::from(name)), ClientNet::of(None));
     let (me, you) = (user("me"), user("you"));
     let token = me.token([7; 12]);
@@ -183,7 +183,7 @@ fn the_part_of_a_token_is_that_of_one_user_and_one_name() {
 }
 
 #[test]
-fn a_complete_part_is_that_of_one_session_and_the_same_owner() {
+fn a_complete_part_belongs_to_one_session_and_the_same_owner() {
     let me = Owner::new(None, ClientNet::of(None));
     let id = me.part_of_name(b"file");
     let ids = [id, id.complete_in(b"boot 1\n"), id.complete_in(b"boot 2\n")];
@@ -211,7 +211,7 @@ fn logged_targets_have_no_upload_token() {
 }
 
 #[test]
-fn only_names_of_parts_are_names_of_parts() {
+fn only_names_of_parts_are_recognized_as_such() {
     let digits = "0123456789abcdef0123456789abcdef";
     assert!(is_partial_name(format!(".file.{digits}.upload").as_bytes()));
     assert!(is_partial_name(format!("..{digits}.upload").as_bytes()));
