@@ -46,7 +46,7 @@ pub(crate) enum When {
 }
 
 impl When {
-    /// Returns whether something for people is printed on standard error.
+    /// Returns whether output for people is printed on standard error.
     pub(crate) fn is_shown(self) -> bool {
         match self {
             Self::Auto => std::io::stderr().is_terminal(),
@@ -89,12 +89,12 @@ pub(crate) struct StreamArgs {
 }
 
 impl StreamArgs {
-    /// Returns what the peer has to move while it is waited for.
+    /// Returns the detector for a peer that moves too little while this side waits for it.
     pub(crate) fn stall_detector(&self, min_rate: u64) -> StallDetector {
         StallDetector::new(self.timeout, min_rate)
     }
 
-    /// Adds what concerns the engine.
+    /// Adds these options to those of the engine.
     pub(crate) fn apply<'a>(
         &self,
         options: Options<'a>,

@@ -87,15 +87,15 @@ impl Cli {
     }
 }
 
-/// The options of one command, which are only built when the command is used: all of them take
-/// longer than the copy of a small file.
+/// The options of one command, which are built only when it is used: building those of all
+/// commands takes longer than the copy of a small file.
 #[derive(Debug)]
 pub(crate) struct Deferred<T>(pub(crate) Box<T>);
 
 impl<T: Args> Args for Deferred<T> {
     fn augment_args(command: clap::Command) -> clap::Command {
         command.defer(|command| {
-            // What is said of the command, not of the type of its options.
+            // The text is that of the command, not of the type of its options.
             let about = command.get_about().cloned();
             let command = with_negative_numbers(T::augment_args(command));
             command.about(about.unwrap_or_default()).long_about(None::<&str>)

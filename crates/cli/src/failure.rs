@@ -25,18 +25,18 @@ use underpass_receipt::Receipt;
 /// The reason why a command failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The words that were typed make no command, or ask for help.
+    /// The command line is invalid, or requests help.
     Arguments(clap::Error),
     /// Something else failed.
     Failed {
-        /// The line that says what failed, where and why.
+        /// One line: what failed, where and why.
         line: String,
         /// The hint at a remedy, if there is one.
         hint: Option<Hint>,
         /// The exit code of the process.
         exit_code: u8,
     },
-    /// The network refused something.
+    /// A network operation failed.
     Network {
         /// The action, such as `connecting to`.
         action: &'static str,
@@ -45,9 +45,9 @@ pub(crate) enum Failure {
         /// The system's answer.
         source: io::Error,
     },
-    /// The kernel refused something about a file.
+    /// A system call on a file failed.
     Path(PathError),
-    /// The kernel refused something about this process.
+    /// Another system call failed.
     System {
         /// The action, such as `waiting for signals`.
         action: &'static str,
@@ -67,7 +67,7 @@ pub(crate) enum Failure {
         /// The forms in which the receipt is printed.
         show: ShowArgs,
     },
-    /// An option makes no sense that was typed, or comes from the environment or a file.
+    /// An option that was typed, or comes from the environment or a file, is invalid.
     Usage(Box<dyn Error + Send + Sync>),
 }
 
@@ -127,7 +127,7 @@ impl Failure {
         }
     }
 
-    /// Completes the receipt of a transfer, as is done with that of a successful one.
+    /// Completes the receipt of a failed transfer, like that of a successful one.
     pub(crate) fn with_receipt(mut self, complete: impl FnOnce(Receipt) -> Receipt) -> Self {
         if let Self::Transfer { receipt, .. } = &mut self {
             **receipt = complete(std::mem::take(receipt));
@@ -172,7 +172,7 @@ impl Failure {
         }
     }
 
-    /// Returns what to do about it, if something helps.
+    /// Returns a remedy, if there is one.
     pub(crate) fn hint(&self) -> Option<Hint> {
         match self {
             Self::Arguments(_) | Self::System { .. } | Self::Usage(_) => None,

@@ -1,4 +1,4 @@
-//! The names here of options and commands of curl, wget, aria2c, rclone, rsync and other servers.
+//! Advice about options and commands of curl, wget, aria2c, rclone, rsync and other servers.
 
 /// Returns what to do instead of using this option of a command, or this command if the option is
 /// `None`, neither of which exists here.

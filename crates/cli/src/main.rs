@@ -25,7 +25,7 @@ use failure::{Failure, Result};
 fn main() -> ExitCode {
     signals::outlive_file_limit();
     let done = match Cli::parse_words(&std::env::args_os().collect::<Vec<_>>()).and_then(run) {
-        // Findings are of no use unless they were printed.
+        // A finding must have been printed; otherwise that failure is returned.
         Err(found) if found.exit_code() == Failure::FOUND => output::all_printed().and(Err(found)),
         Err(failure) => Err(failure),
         Ok(code) => output::all_printed().map(|()| code),
@@ -50,7 +50,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Some(Command::Bench(Deferred(args))) => commands::bench::run(&args),
         Some(Command::Doctor(Deferred(args))) => commands::doctor::run(&args),
         #[cfg(feature = "explain")]
-        // It ends as the program that it runs.
+        // The exit code is that of the traced program.
         Some(Command::Explain(Deferred(args))) => return commands::explain::run(&args),
         None => commands::manual::completions::run(&cli.generate, Cli::command()),
     };

@@ -21,12 +21,12 @@ pub(crate) fn cancel_flag() -> &'static AtomicBool {
     cancel_on(&[SIGINT, SIGHUP, SIGTERM])
 }
 
-/// Has a write beyond the limit of setrlimit(2) for files (`ulimit -f`) fail with `EFBIG`, which is
-/// cleaned up after, instead of ending the process by SIGXFSZ.
+/// Makes a write beyond the file size limit of setrlimit(2) (`ulimit -f`) fail with `EFBIG`, so
+/// that temporary files are cleaned up, instead of ending the process by SIGXFSZ.
 pub(crate) fn outlive_file_limit() {
-    // One that is ignored has that effect already, also in programs that this one starts.
+    // An ignored SIGXFSZ has that effect already, also in child processes.
     if !is_ignored(SIGXFSZ) {
-        // It fails only for signals that cannot be caught, which this one can.
+        // This fails only for signals that cannot be caught, and SIGXFSZ can.
         let _ = flag::register(SIGXFSZ, Arc::default());
     }
 }
@@ -41,7 +41,7 @@ where
     underpass_transport::interruptible(Limits::new(None, Some(cancel)), call)
 }
 
-/// Returns what opens the ends of a transfer, until `cancel` is set.
+/// Returns a function that opens the ends of a transfer, until `cancel` is set.
 pub(crate) fn opener(cancel: &AtomicBool) -> impl Fn(OpenCall) -> io::Result<OwnedFd> {
     move |call| interruptible(cancel, call)
 }

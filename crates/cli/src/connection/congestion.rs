@@ -22,8 +22,8 @@ pub(crate) fn check(requested: &str) -> Result<()> {
     Ok(())
 }
 
-/// Sets the requested algorithm, or a better one if that is certain, and returns the one in use;
-/// `None` for a Unix stream.
+/// Sets the requested algorithm, or a certainly better one, and returns the one in use; `None` for
+/// a Unix stream.
 pub(crate) fn choose(stream: &Stream, requested: &str) -> Result<Option<String>> {
     let Stream::Tcp(socket) = stream else { return Ok(None) };
     Ok(set_congestion(socket, requested).map_err(StreamUsage::Congestion)?)

@@ -1,4 +1,4 @@
-//! Connects a stream, or waits for the one that connects.
+//! Connects a stream, or waits for a peer that connects.
 
 use std::io;
 use std::sync::atomic::AtomicBool;
@@ -11,7 +11,7 @@ use underpass_transport::tls::Pin;
 use crate::failure::{Failure, Result, UsageError};
 use crate::output;
 
-/// The reason why a stream cannot be as the options ask for.
+/// The reason why the options make no valid stream.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum StreamUsage {
     #[error(transparent)]

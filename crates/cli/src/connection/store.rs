@@ -41,8 +41,8 @@ pub(crate) struct StoreArgs {
     opened: OpenedStores,
 }
 
-/// The buckets that a command has opened. Keys are looked for once for each, and not for each
-/// object: some come from services that limit how often they are asked.
+/// The buckets that a command has opened. Keys are looked up once for each bucket, not for each
+/// object: some come from services that limit the rate of requests.
 #[derive(Clone, Debug, Default)]
 struct OpenedStores(Arc<Mutex<Vec<(Location, Store)>>>);
 
@@ -53,7 +53,7 @@ impl PartialEq for OpenedStores {
     }
 }
 
-/// A URL of a command, and how it is asked.
+/// A URL of a command, and the client for it.
 pub(crate) struct Remote<'a> {
     /// The client.
     pub(crate) client: HttpClient<'a>,
@@ -113,7 +113,7 @@ impl StoreArgs {
         Ok(Some((store, is_first)))
     }
 
-    /// Returns what to say if no keys were found.
+    /// Returns the note to print if no keys were found.
     pub(crate) fn unsigned_note(&self, store: &Store) -> Option<&'static str> {
         (store.keys_from.is_none() && !self.s3_unsigned)
             .then_some("no keys for the store were found, so requests are not signed")

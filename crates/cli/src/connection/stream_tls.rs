@@ -38,7 +38,7 @@ pub(crate) struct StreamTlsArgs {
     trust: TlsTrustArgs,
 }
 
-/// The part that this side has in the handshake.
+/// The role of this side in the handshake.
 #[derive(Debug)]
 pub(crate) enum StreamTls {
     /// It listens and shows a certificate, with its pin if it was made for this stream.
@@ -97,7 +97,7 @@ impl StreamTlsArgs {
 }
 
 impl StreamTls {
-    /// Returns the pin that the other side has to be given.
+    /// Returns the pin that the peer needs.
     pub(crate) fn pin(&self) -> Option<Pin> {
         match self {
             Self::Accepts(_, pin) => *pin,

@@ -1,4 +1,4 @@
-//! The trust in TLS servers: the options that all clients have in common.
+//! TLS trust: the options that all clients share.
 
 use std::path::PathBuf;
 
@@ -33,8 +33,8 @@ impl TlsTrustArgs {
         self.cacert.is_some() || self.insecure || !self.pins.is_empty()
     }
 
-    /// Returns what all connections of the command share. Warns if certificates are not checked,
-    /// and reads the given authorities at once.
+    /// Returns the TLS setup of all connections of the command. Warns if certificates are not
+    /// checked, and reads the given certificate authorities at once.
     pub(crate) fn setup(&self, policy: Policy) -> Result<TlsSetup> {
         if self.insecure && self.pins.is_empty() {
             output::note("--insecure: certificates are not checked");

@@ -47,7 +47,7 @@ pub(crate) fn note_integrity(show: ShowArgs, receipt: &Receipt) {
     }
 }
 
-/// Prints a receipt as JSON, if that is wanted.
+/// Prints a receipt as JSON, if requested.
 pub(crate) fn print_json(show: ShowArgs, receipt: &impl serde::Serialize) {
     if show.json {
         json_line(receipt);
@@ -65,7 +65,7 @@ pub(crate) fn failure(failure: &Failure) -> ExitCode {
     ExitCode::from(failure.exit_code())
 }
 
-/// Prints why one of several things failed, in one line.
+/// Prints in one line why one of several files failed.
 pub(crate) fn problem(failure: &Failure) {
     let text = failure.to_string();
     match failure.hint() {
@@ -112,7 +112,7 @@ pub(crate) fn text(text: &str) {
     bytes(text.as_bytes());
 }
 
-/// Prints where a peer can connect: always, for there may be no other way to know the port.
+/// Prints where a peer can connect, even if quiet: there may be no other way to learn the port.
 pub(crate) fn listening(address: &str) {
     error_line(&format!("listening on {address}"));
 }
@@ -128,7 +128,7 @@ pub(crate) fn bytes(bytes: &[u8]) {
     print(|| std::io::stdout().write_all(bytes));
 }
 
-/// Calls what prints on standard output, and remembers its failure.
+/// Calls `write`, which prints on standard output, and remembers its failure.
 fn print(write: impl FnOnce() -> std::io::Result<()>) {
     let mut stdout = std::io::stdout();
     let written = if was_closed(&stdout) {
@@ -188,7 +188,7 @@ pub(crate) fn note_retry(error: &impl Display, after: Duration) {
     note(&format!("{error}; trying again in {:.1} s", after.as_secs_f64()));
 }
 
-/// Prints a receipt in the forms that are wanted.
+/// Prints a receipt in the requested forms.
 pub(crate) fn print_receipt(show: ShowArgs, receipt: &Receipt) {
     if show.explain {
         receipt_lines(&explained(receipt, Alphabet::of_locale()));
@@ -213,7 +213,7 @@ pub(crate) fn summary(receipt: &Receipt) -> String {
         return format!("{bytes} in {:.2} s", receipt.elapsed_s);
     }
     let names = names.join(", ");
-    // Saturates for a rate that no machine has.
+    // The cast saturates.
     let rate = BinaryBytes(rate as u64);
     format!("{bytes} in {:.2} s ({rate}/s) by {names}", receipt.elapsed_s)
 }
@@ -223,7 +223,7 @@ pub(crate) fn counted(count: u64, one: &str, many: &str) -> String {
     format!("{} {}", HumanCount(count), if count == 1 { one } else { many })
 }
 
-/// Prints one line, whatever names in it are made of.
+/// Prints one line, with unprintable characters escaped.
 pub(crate) fn error_line(line: &str) {
     // There is no way to report that standard error is closed.
     let _ = write_error(&format!("{}\n", one_line(line)));
@@ -270,7 +270,7 @@ fn write_error(text: &str) -> std::io::Result<()> {
     }
 }
 
-/// Has lines for standard error given to a function that does not wait, or written again.
+/// Sends lines for standard error to a function that does not block; with `None`, writes them.
 pub(crate) fn set_error_sink(sink: Option<ErrorSink>) {
     *unpoison(ERROR_SINK.write()) = sink;
 }
@@ -279,7 +279,7 @@ type ErrorSink = Box<dyn Fn(&[u8]) + Send + Sync>;
 
 static ERROR_SINK: RwLock<Option<ErrorSink>> = RwLock::new(None);
 
-/// Whether a line of progress is on the terminal, of which a process has one.
+/// Whether a progress line is on the terminal; a process has at most one.
 static IS_DRAWN: AtomicBool = AtomicBool::new(false);
 
 /// Erases everything from the cursor on (ECMA-48 8.3.39).

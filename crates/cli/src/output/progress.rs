@@ -2,8 +2,8 @@
 //!
 //! On a terminal the line is drawn again and again, elsewhere a line is written each second, if
 //! that was requested. The cursor rests at the beginning of the drawn line, and everything behind
-//! it is erased before the next one: if the terminal becomes narrower and breaks the line in two,
-//! nothing of it stays.
+//! it is erased before the next one: if the terminal becomes narrower and wraps the line, nothing
+//! of it stays.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, mpsc};
@@ -26,13 +26,13 @@ pub(crate) type ProgressObserver = Box<dyn FnMut(&Progress, u64) + Send>;
 /// The position of a transfer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ProgressPosition {
-    /// Bytes that are there.
+    /// Bytes that have arrived.
     pub(crate) bytes: u64,
-    /// The bytes among them that were there before this run.
+    /// The bytes among them that existed before this run.
     pub(crate) before: u64,
     /// Bytes in all, if that is known.
     pub(crate) total: Option<u64>,
-    /// Files that are there, if there are several.
+    /// Files that are complete, if there are several.
     pub(crate) files: Option<u64>,
     /// More about it, such as `4 connections`.
     pub(crate) note: Option<String>,
@@ -69,7 +69,7 @@ impl ProgressMeter {
         Self(Some(Arc::new(Display { is_terminal, state })))
     }
 
-    /// Begins with something else.
+    /// Begins to show another transfer, with this name.
     pub(crate) fn begin(&self, name: &str) {
         if let Some(display) = &self.0 {
             *lock(&display.state) = ShownState::new(name);
@@ -118,7 +118,7 @@ impl ProgressMeter {
             });
             let outcome = work();
             drop(running);
-            // The thread has nothing to fail at.
+            // The thread cannot fail.
             let _ = shown.map(ScopedJoinHandle::join);
             outcome
         });
@@ -171,7 +171,7 @@ fn line(name: &str, position: &ProgressPosition, rate: Option<f64>) -> String {
         line += &format!(" of {}", BinaryBytes(total));
     }
     if let Some(rate) = rate {
-        // Saturates for an impossible rate.
+        // The cast saturates.
         line += &format!(" at {}/s", BinaryBytes(rate as u64));
         let left = position.total.map(|total| total.saturating_sub(position.bytes));
         if let Some(left) = left.filter(|_| rate >= 1.0) {
@@ -186,7 +186,7 @@ fn line(name: &str, position: &ProgressPosition, rate: Option<f64>) -> String {
 
 /// Formats a time: `11 s`, `2 min 5 s`, `3 h 20 min`, `12 days`.
 fn time(seconds: f64) -> String {
-    // Saturates.
+    // The cast saturates.
     match seconds.round() as u64 {
         seconds @ ..60 => format!("{seconds} s"),
         seconds @ ..3_600 => format!("{} min {} s", seconds / 60, seconds % 60),
@@ -225,8 +225,8 @@ impl Rate {
         Self { samples: VecDeque::from([(now, 0)]), before: 0 }
     }
 
-    /// Adds a sample. Bytes that were there before are not the work of this run, and neither are
-    /// those of an attempt that is started over.
+    /// Adds a sample. Bytes that existed before do not count as work of this run, and neither do
+    /// those of an attempt that was started over.
     fn add(&mut self, now: Instant, position: &ProgressPosition) {
         let (last, bytes) = self.samples.back().copied().unwrap_or((now, 0));
         if position.before != self.before || position.bytes < bytes {
@@ -260,7 +260,7 @@ const LINE_INTERVAL: Duration = Duration::from_secs(1);
 /// The time over which a rate is measured.
 const WINDOW: Duration = Duration::from_secs(5);
 
-/// The columns of a terminal that does not tell.
+/// The width of a terminal that does not report one.
 const WIDTH: usize = 80;
 
 #[cfg(test)]
@@ -283,7 +283,7 @@ mod tests {
             rate.add(later(millis), &at((900 << 20) + (tenth << 20), 900 << 20));
         }
         assert_eq!(rate.value().map(f64::round), Some(f64::from(10 << 20)));
-        // The file on the server is another one: all starts over.
+        // The file on the server has changed: the download starts over.
         rate.add(later(1200), &at(0, 0));
         assert_eq!(rate.value(), None);
         rate.add(later(2200), &at(4096, 0));

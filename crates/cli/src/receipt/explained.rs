@@ -75,7 +75,7 @@ pub(crate) fn refusal(declined: &DeclineReceipt, ends: &str) -> String {
     format!("{mechanism} ({errno}){ends} at byte {}{times}{reason}", HumanCount(*at))
 }
 
-/// Returns the path that the bytes took; nothing is drawn where several sorts of ends were met.
+/// Returns the path of the bytes; nothing is drawn if there were several kinds of ends.
 fn diagram(receipt: &Receipt) -> PathDiagram {
     let mut diagram = PathDiagram::default();
     let (Some(from), Some(to)) = (receipt.from, receipt.to) else { return diagram };

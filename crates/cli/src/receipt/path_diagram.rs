@@ -13,11 +13,11 @@ use underpass_receipt::EndKind;
 /// The flows that are drawn.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PathDiagram {
-    /// Into the program's memory.
+    /// Flows into the program's memory.
     pub(crate) ins: Vec<DiagramFlow>,
-    /// Out of it.
+    /// Flows out of it.
     pub(crate) outs: Vec<DiagramFlow>,
-    /// Past it.
+    /// Flows that bypass it.
     pub(crate) unders: Vec<KernelPath>,
     /// Whether no socket leads out of this machine.
     pub(crate) is_local: bool,
@@ -174,7 +174,7 @@ struct Columns {
     right: usize,
 }
 
-/// Returns where the kernel has the bytes of an end.
+/// Returns where the kernel keeps the bytes of an end.
 fn place(end: EndKind) -> &'static str {
     match end {
         EndKind::File => "page cache",
@@ -189,7 +189,7 @@ fn along(label: &str, columns: usize) -> String {
     format!("{} {label} {}", "─".repeat(before), "─".repeat(dashes.saturating_sub(before)))
 }
 
-/// Columns of a text that has no wide characters in it.
+/// Returns the width in columns of a text without wide characters.
 fn width(text: &str) -> usize {
     text.chars().count()
 }
@@ -200,7 +200,7 @@ const ARROW: usize = 5;
 /// Columns of the box.
 const BOX: usize = 8;
 
-/// The width that every terminal has.
+/// The width that fits every terminal.
 const MAX_COLUMNS: usize = 80;
 
 #[cfg(test)]

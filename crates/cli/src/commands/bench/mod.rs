@@ -1,4 +1,4 @@
-//! `underpass bench`: measures mechanisms against each other, and shows records of that.
+//! `underpass bench`: compares mechanisms, and shows records of the measurements.
 
 mod args;
 mod print;

@@ -34,8 +34,8 @@ fn measure(benchmark: &dyn Benchmark, cancel: &AtomicBool) -> Result<()> {
         .map(|path| OutputTarget::create(path, OverwriteRule::Always, &opener(cancel)))
         .transpose()?;
     let progress = ProgressLine::default();
-    // This program, even if its file has been replaced by a newer one since it was started, and
-    // even if another program starts it.
+    // The running binary, even if its file has been replaced since it was started, and even if
+    // another program, such as strace, starts it.
     let program = PathBuf::from(format!("/proc/{}/exe", std::process::id()));
     let record = benchmark.measure(&Context { program, cancel, observer: &progress })?;
     if let Some(file) = file {

@@ -272,7 +272,7 @@ impl CpArgs {
         })
     }
 
-    /// Returns what of these options contradicts others.
+    /// Returns the first contradiction between these options.
     fn contradiction(&self, policy: Policy, has_backup: bool) -> Option<CpError> {
         let OrderedOptions { no_clobber, refuse_existing, .. } = self.ordered;
         let shares =
@@ -301,7 +301,7 @@ impl CpArgs {
     ///
     /// # Errors
     ///
-    /// If one of both is missing.
+    /// If either is missing.
     pub(super) fn sources_and_target(&self) -> Result<(Cow<'_, [PathBuf]>, &Path)> {
         if let Some(folder) = &self.target_directory {
             return Ok((self.sources(&self.words), folder));
@@ -327,7 +327,7 @@ impl CpArgs {
     }
 }
 
-/// Returns a path without slashes at its end; that of the root is one.
+/// Returns a path without slashes at its end, except the root.
 fn stripped(path: &Path) -> PathBuf {
     let bytes = path.as_os_str().as_bytes();
     let end = bytes.iter().rposition(|byte| *byte != b'/').map_or(1, |last| last + 1);

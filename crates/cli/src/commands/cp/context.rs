@@ -22,8 +22,8 @@ pub(crate) struct ContextArgs {
 }
 
 impl ContextArgs {
-    /// Does what coreutils does where the kernel has no SELinux: nothing, with a warning about a
-    /// context that was named.
+    /// Does what coreutils does if the kernel has no SELinux: nothing, with a warning if a context
+    /// was named.
     ///
     /// # Errors
     ///

@@ -17,7 +17,7 @@ pub(super) struct CpObserver<'a> {
     pub(super) meter: &'a ProgressMeter,
     pub(super) show: ShowArgs,
     pub(super) cancel: &'a AtomicBool,
-    /// Whether each thing that is copied is printed.
+    /// Whether each copied entry is printed.
     pub(super) lists: bool,
 }
 

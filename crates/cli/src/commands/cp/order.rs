@@ -132,7 +132,7 @@ impl OrderedOptions {
             Preserved::Timestamps => self.preserve.timestamps = timestamps,
             Preserved::Links => self.hard_links = is_kept,
             Preserved::Context => self.preserve.context = is_kept,
-            // Only who names them wants to know of each that the file system does not take.
+            // An attribute that the file system refuses is an error only if xattr was named.
             Preserved::Xattr if is_kept => self.preserve.xattrs = PreserveXattrs::Required,
             Preserved::Xattr => self.preserve.xattrs = PreserveXattrs::Nothing,
             Preserved::All | Preserved::Usual => {

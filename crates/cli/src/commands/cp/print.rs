@@ -82,7 +82,7 @@ pub(super) fn not_ended(failed: Failure, show: ShowArgs, receipt: Receipt) -> Fa
 pub(super) enum NotMoved {
     /// It is a dry run.
     DryRun,
-    /// The existing file was to be kept.
+    /// The options keep the existing file.
     Kept,
 }
 

@@ -127,7 +127,7 @@ fn stream_target(
         _ => !options.recursive,
     };
     let has_dash = is_dash(from) || is_dash(&target);
-    // It is put aside or removed, or the link fails.
+    // Otherwise the entry is backed up or removed, or the link fails.
     let stays = options.backup.is_none() && !options.remove_destination && options.link.is_none();
     let is_stream = has_dash || (takes_bytes && has_bytes && stays);
     if !is_stream {

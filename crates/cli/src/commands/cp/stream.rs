@@ -1,4 +1,4 @@
-//! One stream of bytes: from standard input, or into standard output, a device, a FIFO.
+//! One stream of bytes: from standard input, or to standard output, a device or a FIFO.
 
 use std::fs;
 use std::path::Path;
@@ -28,7 +28,7 @@ pub(super) fn run(args: &CpArgs, options: &CopyOptions, from: &Path, path: &Path
         return Err(CpError::same_end(from, path).into());
     }
     let not_begun = |failed| print::not_begun(failed, show, 0.0);
-    // If the target is kept, no bytes are waited for: they may come from a FIFO without a writer.
+    // If the target is kept, the source is not opened: it may be a FIFO without a writer.
     if is_kept(options, from, path).map_err(not_begun)? {
         print::not_moved(show, NotMoved::Kept);
         return Ok(());
@@ -104,8 +104,8 @@ fn may_replace(args: &CpArgs, input: &Input, path: &Path, cancel: &AtomicBool) -
     Ok(ask(path, cancel).with_path("asking about", path)?)
 }
 
-/// Refuses options that are impossible for bytes that come only once, or go where they cannot be
-/// read again. Options about trees and metadata have no effect here, and may come from an alias.
+/// Refuses options that are impossible if the source can be read only once, or the target cannot be
+/// read. Options about trees and metadata have no effect here, and may come from an alias.
 fn refuse_words(args: &CpArgs, options: &CopyOptions, path: &Path) -> Result<()> {
     let is_file = !is_dash(path) && !fs::metadata(path).is_ok_and(|found| !found.is_file());
     refuse_rereading(args)?;

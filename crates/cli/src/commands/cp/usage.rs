@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use underpass_copy::ends::is_dash;
 
-/// The reason why the arguments make no copy.
+/// The reason why the arguments of `cp` are invalid.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CpError {
     #[error(

@@ -62,7 +62,7 @@ struct PairRecord {
     to: String,
     /// The mechanism that moved the bytes, or the last of them; `null` if none did.
     way: Option<&'static str>,
-    /// The receipt of that, as a command would print it.
+    /// The receipt of this trial, as a command would print it.
     receipt: Receipt,
     /// Each mechanism, alone.
     mechanisms: Vec<SingleTrial>,
@@ -107,7 +107,7 @@ impl From<&(Mechanism, Trial)> for SingleTrial {
     }
 }
 
-/// Returns the error of a trial, if it was no refusal.
+/// Returns the error of a trial, unless the kernel declined.
 fn error(trial: &Trial) -> Option<String> {
     match &trial.outcome {
         TrialOutcome::Moved | TrialOutcome::Declined(_) => None,

@@ -54,7 +54,7 @@ fn examine_origin(args: &DoctorArgs, text: &str) -> Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// The time after which an origin is given up.
+/// The time after which an origin counts as unreachable.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Fails if findings are marked closed, and names them.

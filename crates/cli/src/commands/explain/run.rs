@@ -54,7 +54,7 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
     };
     match (file, output) {
         (Some(mut file), Some(path)) => {
-            // A receipt that was there stays if there is no program.
+            // An existing receipt stays if the program cannot be started.
             if file.metadata().is_ok_and(|found| found.is_file()) {
                 file.set_len(0).with_path(Action::Writing, path)?;
             }

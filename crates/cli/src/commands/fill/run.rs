@@ -32,7 +32,7 @@ struct FillReceipt {
     bytes: u64,
     /// The bytes that it had to fetch.
     fetched_bytes: u64,
-    /// The seconds that it took, with all waiting.
+    /// The elapsed seconds, including all waits.
     elapsed_s: f64,
 }
 
@@ -40,7 +40,7 @@ struct FillReceipt {
 pub(crate) fn run(args: &FillArgs) -> Result<()> {
     let files = read(&args.manifest)?;
     let tls = args.http.tls(underpass_engine::Policy::Auto)?;
-    // From here on there is something to end in order: a signal while a list is awaited ends all.
+    // From here on a signal ends the work in order; while the list is read, it ends the process.
     let cancel = signals::cancel_flag();
     let client = args.http.client(&args.node, &tls, cancel)?;
     let started = Instant::now();

@@ -40,5 +40,5 @@ impl FillObserver for FillWatch<'_> {
     }
 }
 
-/// The interval of looks at the clock outside the time.
+/// The interval at which the clock is checked outside the time window.
 const LOOK_AT_CLOCK: Duration = Duration::from_secs(5);

@@ -126,7 +126,7 @@ impl GetDestination {
         }
     }
 
-    /// Finishes the file once all bytes are there.
+    /// Finishes the file once all bytes are written.
     pub(crate) fn finish(self, bytes: u64) -> Result<()> {
         match self {
             Self::Named { .. } => Ok(()),

@@ -60,7 +60,7 @@ impl GetRun<'_> {
         };
         let finished = finish(args, &item.url, destination, outcome, started.elapsed());
         if let (Err(_), Some(dir)) = (&finished, new_dir) {
-            // Only if it is empty: nothing is kept in it then.
+            // This succeeds only if the folder is empty.
             let _ = fs::remove_dir(dir);
         }
         finished
@@ -95,7 +95,7 @@ impl GetRun<'_> {
     fn expected(&self, item: &ListedFile, destination: &GetDestination) -> Result<Vec<Digest>> {
         let mut expected = item.digests.clone();
         if let Some(sums) = &self.sums {
-            // -o gives another name than the one that is listed.
+            // -o gives a name other than the listed one.
             let name = match (&item.out, &self.args.output) {
                 (Some(out), _) => Some(out.clone()),
                 (None, Some(_)) => name_of(&item.url).map(PathBuf::from),
@@ -110,7 +110,7 @@ impl GetRun<'_> {
     fn options(&self) -> DownloadOptions {
         let args = self.args;
         DownloadOptions {
-            // The others are at work on other files.
+            // The other connections fetch other files.
             connections: args.connections.or((self.parallel > 1).then_some(1)),
             retries: args.http.retries,
             rate: None,

@@ -5,7 +5,7 @@ use underpass_client::tree::TreeGauge;
 
 use crate::output::{ProgressPosition, counted};
 
-/// Returns how far a file is.
+/// Returns the progress of a file.
 pub(super) fn file(gauge: &Gauge) -> ProgressPosition {
     let note = match (gauge.is_checking(), gauge.connections()) {
         (true, _) => "computing the digest".to_owned(),
@@ -22,14 +22,14 @@ pub(super) fn file(gauge: &Gauge) -> ProgressPosition {
     }
 }
 
-/// Returns how far several files are, of which these many are done.
+/// Returns the progress of several files, of which `done` are complete.
 pub(super) fn files(gauges: &[Gauge], done: u64) -> ProgressPosition {
     let bytes = gauges.iter().map(Gauge::done).sum();
     let before = gauges.iter().map(Gauge::before).sum();
     ProgressPosition { bytes, before, files: Some(done), ..ProgressPosition::default() }
 }
 
-/// Returns how far a folder is.
+/// Returns the progress of a folder.
 pub(super) fn tree(gauge: &TreeGauge) -> ProgressPosition {
     let (bytes, before, total) = (gauge.done(), gauge.before(), gauge.total());
     ProgressPosition {

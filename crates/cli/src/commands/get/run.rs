@@ -41,7 +41,7 @@ pub(crate) fn run(args: &GetArgs) -> Result<()> {
     let report = |failure: &Failure| report_not_started(args, &items, failure);
     let tls = args.http.tls(args.engine.policy()).inspect_err(report)?;
     let sums = local_sums(args).inspect_err(report)?;
-    // From here on there is something to end in order: a signal while a list is awaited ends all.
+    // From here on a signal ends the work in order; while the list is read, it ends the process.
     let cancel = signals::cancel_flag();
     if args.recursive {
         tree::check(args, &items)?;
@@ -84,12 +84,12 @@ fn report_not_started(args: &GetArgs, items: &[ListedFile], failure: &Failure) {
     }
 }
 
-/// Refuses options that do not fit to these files.
+/// Refuses options that do not fit these files.
 fn check(args: &GetArgs, items: &[ListedFile]) -> Result<()> {
     if args.output.is_some() && items.len() > 1 {
         return Err(GetError::OneOutput.into());
     }
-    // One with keys in it is no address at all, which is another message.
+    // A URL with credentials in it is invalid, and gets another message.
     let is_bucket = |item: &&ListedFile| {
         let url = &item.url;
         url.scheme() == "s3" && url.path() == "/" && url.username().is_empty()
@@ -190,7 +190,7 @@ fn fetch_all(files: &GetRun<'_>, items: &[ListedFile]) -> Result<()> {
         });
     });
     if let Some(dir) = new_dir {
-        // Only if it is empty: nothing was fetched then.
+        // This succeeds only if the folder is empty: nothing was fetched then.
         let _ = fs::remove_dir(dir);
     }
     failures.finish(left())
@@ -224,10 +224,10 @@ impl Failures {
     }
 }
 
-/// The number of files of a list that are fetched at once.
+/// The default number of files of a list that are fetched at once.
 const DEFAULT_PARALLEL: usize = 4;
 
-/// Names that are meant for an algorithm after `--digest-print`, and for no server.
+/// Words after `--digest-print` that name an algorithm and not a server.
 const ALGORITHMS: [&str; 12] = [
     "blake3", "crc32c", "md5", "sha1", "sha-1", "sha224", "sha256", "sha-256", "sha384", "sha-384",
     "sha512", "sha-512",

@@ -13,7 +13,7 @@ use underpass_protocol::digest::{Digest, DigestList, Unlisted};
 
 use crate::failure::{Failure, Result, WithPath};
 
-/// The place of a file of digests.
+/// The location of a file of digests.
 #[derive(Clone, Debug)]
 pub(crate) enum ChecksumSource {
     /// On this machine.
@@ -96,7 +96,7 @@ impl ChecksumList {
         Ok(Self { name: name.to_owned(), digests })
     }
 
-    /// Returns the digests of a file, by its path or, if that is not there, by its name.
+    /// Returns the digests of a file, by its path or, if that is not listed, by its name.
     pub(super) fn of(&self, path: &Path) -> Result<&[Digest]> {
         let bytes = path.as_os_str().as_bytes();
         let (name, path) = (&self.name, path.display());

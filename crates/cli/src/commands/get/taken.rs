@@ -38,8 +38,8 @@ struct TakenName {
 }
 
 impl TakenNames {
-    /// Notes where a file comes from; returns `false` if it was named before. Another URL of the
-    /// same command would replace it, or be taken for it if size and time are the same.
+    /// Records the origin of a file; returns `false` if it was named before. Another URL of the
+    /// same command would replace it, or count as the same file if size and time are equal.
     pub(super) fn claim(
         &self,
         item: &ListedFile,
@@ -60,7 +60,7 @@ impl TakenNames {
             }
             return Err(earlier.in_the_way(item, path, "has that name already"));
         }
-        // Found out only if it matters, as it changes the folder's time.
+        // Checked only if it matters, as the check changes the folder's mtime.
         let ignores_case = LazyCell::new(|| ignores_case(folder));
         if let Some(earlier) = alike.first().filter(|_| *ignores_case) {
             return Err(earlier.in_the_way(item, path, "has that name already in another case"));
@@ -69,7 +69,7 @@ impl TakenNames {
             let alike = taken.get(&folded(name))?;
             alike.iter().find(|it| it.name == name || *ignores_case)
         };
-        // Two files at once would write to what both call by this name.
+        // Two files at once would write to one partial file.
         if let Some(earlier) = partial_names(name).iter().find_map(|name| find(name)) {
             return Err(earlier.in_the_way(item, path, "has the name of its partial file"));
         }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use underpass_client::tree::EntryRefusal;
 
-/// The reason why the arguments make no download.
+/// The reason why the arguments of `get` are invalid.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum GetError {
     #[error(

@@ -1,5 +1,5 @@
-//! `--completions SHELL`, `--print-manpage`, `--write-manpages DIR`: what shells and man need to
-//! know.
+//! `--completions SHELL`, `--print-manpage`, `--write-manpages DIR`: generated files for shells and
+//! man.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

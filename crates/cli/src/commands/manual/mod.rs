@@ -53,7 +53,7 @@ impl ManualPage<'_> {
 
     fn render(&self, text: &mut dyn Write) -> io::Result<()> {
         let version = format!("underpass {}", env!("CARGO_PKG_VERSION"));
-        // It has no page of its own.
+        // The command `help` has no page.
         let hide_help =
             |each: Command| if each.get_name() == "help" { each.hide(true) } else { each };
         let command = self.0.clone().mut_subcommands(hide_help);
@@ -93,7 +93,7 @@ impl ManualPage<'_> {
         page
     }
 
-    /// Returns what clap does not know: examples, exit status, files and related pages.
+    /// Returns the sections that clap cannot generate: examples, exit status, files, related pages.
     fn sections(&self) -> Roff {
         let (examples, exit_status, files) = sections(self.name());
         let mut page = Roff::new();

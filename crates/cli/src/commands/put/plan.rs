@@ -29,7 +29,7 @@ impl PutPlan {
             Some((url, files)) if !files.is_empty() => (named(url)?, files),
             _ => return Err(PutError::Incomplete.into()),
         };
-        // It may have a password in it, which no message is to show.
+        // The URL may contain a password, which no message may show.
         let is_url = |word: &&OsString| {
             word.to_str().is_some_and(|text| text.contains("://")) && !Path::new(word).exists()
         };

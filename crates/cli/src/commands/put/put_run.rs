@@ -53,7 +53,7 @@ pub(super) struct PutRun<'s> {
     has_made: bool,
     /// The files that the server has.
     pub(super) remote: RemoteFolders,
-    /// The number of files that were there already.
+    /// The number of files that the server had already.
     pub(super) there: u64,
     /// The folder whose parents were created last.
     pub(super) created: Option<Url>,
@@ -104,7 +104,7 @@ impl<'s> PutRun<'s> {
             total: Report::default(),
             started: Instant::now(),
             has_sent: false,
-            // The keys of objects are all that a store has of folders.
+            // An object store has no folders, only keys.
             makes_no_folders: remote.bucket.is_some(),
             has_asked: false,
             has_made: false,
@@ -131,7 +131,7 @@ impl<'s> PutRun<'s> {
         Ok(())
     }
 
-    /// Does one of several steps.
+    /// Carries out one of several steps.
     pub(super) fn run_step(&mut self, step: &UploadStep) -> Result<(), PutStop> {
         match step {
             UploadStep::Skipped { .. } => Ok(()),
@@ -273,7 +273,7 @@ impl<'s> PutRun<'s> {
         s3::object_url(bucket, key).map_err(|error| Failure::Usage(error.into()))
     }
 
-    /// Reports what became of the condition. A possible loss is reported even if quiet.
+    /// Reports the outcome of the condition. A possible loss is reported even if quiet.
     fn warn_of_condition(&self, name: &str, done: &UploadOutcome) {
         let at = shown(&done.url);
         if done.was_there && !self.args.show.quiet {
@@ -338,7 +338,7 @@ impl<'s> PutRun<'s> {
         let mut receipt = Receipt::of_failed_upload(file.clone(), from, url, &failed);
         let declined = failed.report.declined();
         if !declined.iter().any(|decline| matches!(decline.what, Declined::Integrity(_))) {
-            // A report without a transfer that succeeded has none.
+            // If no transfer succeeded, the report has no integrity level.
             receipt.integrity = self.args.integrity.to_string();
         }
         let is_fatal = match failed.error.status() {

@@ -1,4 +1,4 @@
-//! Finds out which files the server has, and creates the folders above them.
+//! Checks which files the server has, and creates the folders above them.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -69,7 +69,7 @@ impl PutRun<'_> {
         let Ok(folder) = url.join(above) else { return Ok(()) };
         let is_below = |it: &Url| folder.path().starts_with(it.path());
         if self.created.as_ref().is_some_and(is_below) {
-            // Folders further down are created when they are met.
+            // Folders further down are created when the upload reaches them.
             return Ok(());
         }
         let made = make_parents(&self.client, &folder, self.idle.take());

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// The reason why the arguments make no upload.
+/// The reason why the arguments of `put` are invalid.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PutError {
     #[error("object stores check sha-256 only")]

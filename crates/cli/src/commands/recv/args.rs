@@ -68,7 +68,7 @@ fn address(text: &Path) -> Result<StreamAddress> {
     text.parse().map_err(|error| Failure::value(format_args!("'{text}' is not an address"), error))
 }
 
-/// The reason why the arguments receive nothing.
+/// The reason why the arguments of `recv` are invalid.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RecvError {
     #[error("recv needs the sender's ADDRESS, or --listen ADDRESS to wait for it")]

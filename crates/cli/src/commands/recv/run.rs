@@ -52,7 +52,7 @@ pub(crate) fn run(args: &RecvArgs) -> Result<()> {
         let congestion = choose_congestion(&stream, &args.stream.congestion)?;
         let session = tls.as_ref().map(|tls| tls.handshake(&stream, timeout, cancel));
         let session = session.transpose()?;
-        // The sender may have been awaited for long.
+        // The wait for the sender may have been long.
         target.find_end()?;
         Ok((target, congestion, session, stream))
     };

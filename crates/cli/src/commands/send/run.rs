@@ -29,7 +29,7 @@ pub(crate) fn run(args: &SendArgs) -> Result<()> {
     let cancel = signals::cancel_flag();
     let is_fifo = || std::fs::metadata(&args.file).is_ok_and(|it| it.file_type().is_fifo());
     if args.range.is_some() && !is_dash(&args.file) && is_fifo() {
-        // Opening it would wait for a writer.
+        // Opening a FIFO would wait for a writer.
         return Err(RangeError::NoSize(args.file.clone()).into());
     }
     let input =
@@ -45,7 +45,7 @@ pub(crate) fn run(args: &SendArgs) -> Result<()> {
         Ok((congestion, session.transpose()?, stream))
     };
     let (congestion, session, stream) = connect().inspect_err(no_transfer)?;
-    // The receiver may have been awaited for long.
+    // The wait for the receiver may have been long.
     let (source, skipped) = select(&input, args.range).inspect_err(no_transfer)?;
     let kind = EndKind::from(source.kind());
     let line = Outgoing { stream: &stream, session: session.as_ref(), cancel, timeout };

@@ -1,4 +1,4 @@
-//! Where the access log and the messages go.
+//! The destinations of the access log and of the messages.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -26,7 +26,7 @@ fn stream(stream: &impl AsFd, name: &str) -> Result<LogFile> {
     Ok(LogFile::stream(own, name))
 }
 
-/// Starts the writing thread of a log, for which `capacity` bytes may wait.
+/// Starts the writer thread of a log, which buffers up to `capacity` bytes.
 pub(super) fn start(file: LogFile, capacity: usize) -> Result<LogBuffer> {
     LogBuffer::start(file, capacity, output::note).map_err(no_thread)
 }

@@ -22,13 +22,13 @@ use super::args::{OptionsError, OriginArgs, ServeArgs};
 use crate::failure::{Failure, Result, WithPath};
 use crate::output;
 
-/// The time for which a file of a store is fresh: stores rarely say so.
+/// The time for which a file of a store is fresh: stores rarely give one.
 const FRESH_OF_STORES: Duration = Duration::from_secs(60);
 
 /// The time that a store may take to answer before the server starts without its answer.
 const PROBE_TIME: Duration = Duration::from_secs(3);
 
-/// The codes of stores for keys that they do not know, and secrets that do not fit.
+/// The error codes of stores for unknown keys and wrong secrets.
 const WRONG_KEYS: [&str; 2] = ["InvalidAccessKeyId", "SignatureDoesNotMatch"];
 
 /// The cache in front of an origin, and the access that it needs in a confined process.
@@ -111,7 +111,7 @@ impl OriginArgs {
         let is_store = origins.iter().any(|origin| origin.credentials.store().is_some());
         let fresh = self.fresh.or(is_store.then_some(FRESH_OF_STORES));
         if origins.iter().any(|origin| origin.url.scheme() == "https") {
-            // Later the files of the authorities cannot be read.
+            // Later the sandbox prevents reading the files of trusted authorities.
             tls.connector().map_err(Failure::line)?;
         }
         let cache_options = CacheOptions {
@@ -183,8 +183,8 @@ fn open_cache(user: Option<&User>, options: CacheOptions) -> Result<Cache> {
     })
 }
 
-/// Fails if a store answers that a bucket does not exist, or that its keys are wrong. One that does
-/// not answer may be back when the first file is asked for.
+/// Fails if a store responds that a bucket does not exist, or that the keys are wrong. A store that
+/// does not respond may be back when the first file is requested.
 fn refuse_unusable(origin: &Url, store: &Store, tls: &TlsSetup) -> Result<()> {
     let (credentials, tls) = (store.credentials(), tls.clone());
     let (connect_timeout, timeout) = (PROBE_TIME, PROBE_TIME);
@@ -220,7 +220,7 @@ fn refuse_others(args: &ServeArgs) -> Result<()> {
 /// Returns the URL of an origin. The message about an invalid one leaves out its password.
 pub(super) fn url(text: &str) -> Result<Url> {
     let url = input::origin(text).map_err(|why| Failure::value("--origin", why))?;
-    // What follows the path of a store's says where the store is.
+    // The query of an s3:// URL says where the store is.
     if url.scheme() != "s3" && (url.query().is_some() || url.fragment().is_some()) {
         Err(Failure::value("--origin", "the URL of an origin has no ? and no #"))
     } else {

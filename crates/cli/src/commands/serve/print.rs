@@ -31,7 +31,7 @@ pub(crate) struct StartupFacts<'a> {
     pub(crate) redirects: &'a [String],
     /// The certificate, if there is TLS.
     pub(crate) certificate: Option<&'a Certificate>,
-    /// The path of the URL of what is served: `/`, `/files/` or `/film.mkv`.
+    /// The URL path of the served folder or file: `/`, `/files/` or `/film.mkv`.
     pub(crate) url_path: &'a str,
     /// Whether no client needs a password.
     pub(crate) is_open: bool,
@@ -60,7 +60,7 @@ pub(crate) fn started(served: &StartupFacts<'_>) {
         error_line(&format!("redirecting http://{address}/ to it"));
     }
     if let Some(made) = served.certificate.and_then(Certificate::made) {
-        // Always, for there is no other way to know them.
+        // Printed even if quiet: clients cannot learn them otherwise.
         error_line(&format!("the certificate is self-signed; SHA-256 {}", made.fingerprint));
         let address =
             served.addresses.iter().find_map(|address| url(scheme, address, served.url_path));
@@ -161,7 +161,7 @@ pub(crate) fn event(event: &ServerEvent, is_quiet: bool) {
         ServerEvent::OriginFailed { target, origin, reason } => {
             note(&format!("{target} from {origin}: {reason}"))
         }
-        // Each message has its words above; one that has none yet is not for people.
+        // Every event for people has a message above.
         _ => {}
     }
 }

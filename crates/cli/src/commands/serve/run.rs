@@ -41,7 +41,7 @@ pub(super) fn run_until(args: &ServeArgs, share: Option<&Arc<ShareGoal>>) -> Res
     let mut access = access(args, orders.as_ref(), &opened)?;
     let sites = opened.sites;
     let is_open = sites.iter().all(|site| site.access.is_empty());
-    // A client of a share knows its address, which cannot be guessed.
+    // Clients of a share must know its URL, which cannot be guessed.
     let allows_anonymous_writes = share.is_none() && sites.iter().any(allows_anonymous_writes);
     let has_secrets = certificate.is_some() || may_get_secrets(args, &sites);
     let what = what_is_served(args, &sites);
@@ -165,8 +165,8 @@ fn folder_of_socket(address: &Address) -> Option<PathBuf> {
     }
 }
 
-/// Returns whether the sites have passwords, or may have some later: an origin may want keys or a
-/// password, and a configuration is read again.
+/// Returns whether the sites have passwords, or may have some later: an origin may require keys or
+/// a password, and a configuration is read again.
 fn may_get_secrets(args: &ServeArgs, sites: &[SiteSettings]) -> bool {
     let has_any = |site: &SiteSettings| !site.access.is_empty() || site.cache.is_some();
     args.config_file().is_some() || sites.iter().any(has_any)
@@ -177,7 +177,7 @@ fn allows_anonymous_writes(site: &SiteSettings) -> bool {
     (site.changes.upload || site.changes.delete) && site.access.allows_anonymous_writes()
 }
 
-/// Returns the path of the URL of what is served: that of a folder ends in a slash, that of a
+/// Returns the URL path of the served folder or file: that of a folder ends in a slash, that of a
 /// single file in its name, under which clients save it.
 fn url_path(args: &ServeArgs, sites: &[SiteSettings]) -> String {
     let Some(site) = sites.first().filter(|_| args.sites.is_empty()) else { return "/".to_owned() };
@@ -186,8 +186,8 @@ fn url_path(args: &ServeArgs, sites: &[SiteSettings]) -> String {
     format!("{}/{name}", site.path_prefix)
 }
 
-/// Returns whether an integrity level has to know what local peers have read, and the kernel
-/// refuses to tell.
+/// Returns whether an integrity level needs to know what local peers have read, and the kernel
+/// does not allow that.
 fn misses_local_readers(sites: &[SiteSettings]) -> bool {
     let waits =
         |site: &SiteSettings| matches!(site.integrity, Integrity::Detect | Integrity::Lease);
@@ -220,7 +220,7 @@ fn access(args: &ServeArgs, orders: Option<&Orders>, opened: &Opened) -> Result<
     Ok(access)
 }
 
-/// Adds what sites need of a confined process.
+/// Adds the access that sites need in a confined process.
 pub(super) fn add_needs(access: &mut AllowedAccess, args: &ServeArgs, opened: &Opened) {
     for site in &opened.sites {
         let Some(path) = site.root.clone() else { continue };

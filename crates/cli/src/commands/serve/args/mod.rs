@@ -1,4 +1,4 @@
-//! The options of `underpass serve`, spelled as in dufs where it has them: people know them.
+//! The options of `underpass serve`, spelled as in dufs where it has the same ones.
 
 mod usage;
 mod values;
@@ -97,7 +97,7 @@ pub(super) struct SiteArgs {
     pub(super) names: Vec<HostPattern>,
     /// Whether it answers requests for other names.
     pub(super) is_default: bool,
-    /// Whether certificates for its names are ordered from an authority.
+    /// Whether certificates for its names are ordered from a certificate authority.
     pub(super) is_ordered: bool,
     /// Whether any source names the files that it serves.
     pub(super) has_files: bool,

@@ -1,10 +1,10 @@
-//! The errors of the options of `serve`, each of which alone makes sense.
+//! The errors of options of `serve` that do not fit together.
 
 use std::path::PathBuf;
 
 use underpass_engine::Mechanism;
 
-/// The reason why the options make no server.
+/// The reason why the options of `serve` are invalid.
 #[derive(Debug, thiserror::Error)]
 pub(in super::super) enum OptionsError {
     #[error("--acme gets a certificate: leave out --tls, --tls-cert and --tls-key")]
@@ -91,7 +91,7 @@ pub(in super::super) enum OptionsError {
 
 impl crate::failure::UsageError for OptionsError {}
 
-/// Returns what helps to find the name of an option: the one that is nearly the same, if there is.
+/// Returns a hint at the right name of an option: a nearly equal one, or where all are listed.
 fn hint(near: Option<&str>) -> String {
     match near {
         Some(name) => format!("did you mean {name}?"),

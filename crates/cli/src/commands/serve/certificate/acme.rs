@@ -1,4 +1,4 @@
-//! Certificates from an authority, and the messages about them.
+//! Certificates from a certificate authority, and the messages about them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use super::args::TlsArgs;
 use crate::failure::{Failure, Result, WithPath};
 use crate::output::{error_line, note};
 
-/// The certificates that an authority issues.
+/// The certificates that a certificate authority issues.
 #[derive(Debug)]
 pub(crate) struct Orders {
     acme: Acme,
@@ -28,7 +28,7 @@ pub(crate) struct Orders {
     has_default: bool,
 }
 
-/// Has certificates ordered for other names while the server runs.
+/// Changes the names of the ordered certificates while the server runs.
 #[derive(Debug)]
 pub(crate) struct OrdersControl {
     control: Arc<NamesControl>,
@@ -36,7 +36,7 @@ pub(crate) struct OrdersControl {
     has_default: bool,
 }
 
-/// The names with certificates from an authority.
+/// The names with certificates from a certificate authority.
 #[derive(Debug)]
 pub(crate) struct OrderedNames(Names);
 
@@ -63,8 +63,8 @@ impl OrdersControl {
 
 impl Orders {
     /// Opens the folder of the state, and adds the certificates in it to `identities`. `None` if no
-    /// authority is to be asked. One of them is also for clients that ask for no name, unless these
-    /// have one from elsewhere.
+    /// authority is used. One of them is also for clients that send no server name (SNI), unless
+    /// there is another default certificate.
     pub(crate) fn open(
         args: &ServeArgs,
         identities: &Identities,
@@ -78,7 +78,7 @@ impl Orders {
         let names = names(args, has_default)?;
         let directory = directory(acme_directory.as_deref().unwrap_or(LETS_ENCRYPT))?;
         let tls = TlsSetup::new(Trust { authorities: acme_ca.clone(), ..Trust::default() });
-        // Later the files of the authorities cannot be read.
+        // Later the sandbox prevents reading the files of trusted authorities.
         tls.connector().map_err(Failure::line)?;
         let state = acme_state.clone().or_else(default_folder);
         let state = state.ok_or(OptionsError::NoStateFolder)?;
@@ -101,7 +101,7 @@ impl Orders {
         Ok(Some(Self { acme, directory, has_default }))
     }
 
-    /// Returns the folder to which this process has to write.
+    /// Returns the folder that this process must be able to write to.
     pub(crate) fn folder(&self) -> &Path {
         self.acme.folder()
     }
@@ -111,13 +111,13 @@ impl Orders {
         self.directory.port_or_known_default().unwrap_or(443)
     }
 
-    /// Returns the value by which other names are given later.
+    /// Returns the handle that changes the names later.
     pub(crate) fn control(&self) -> OrdersControl {
         let folder = self.folder().to_owned();
         OrdersControl { control: self.acme.control(), folder, has_default: self.has_default }
     }
 
-    /// Checks that this process, with its present rights, can keep certificates.
+    /// Checks that this process, with its current rights, can store certificates.
     pub(crate) fn check(&self) -> Result<()> {
         Ok(self.acme.check()?)
     }
@@ -148,7 +148,7 @@ impl Orders {
 /// Returns the names for which certificates are ordered: those of `--acme`, and those of sites with
 /// `acme = true`.
 fn names(args: &ServeArgs, has_default: bool) -> Result<Names> {
-    // An authority of one's own certifies what it likes.
+    // A private authority certifies any name.
     let is_possible = |name: &str| args.tls.acme_directory.is_some() || is_public(name);
     let mut all = args.tls.acme.clone();
     if let Some(name) = all.iter().find(|name| !is_possible(name)) {
@@ -230,8 +230,8 @@ fn directory(text: &str) -> Result<Url> {
     })
 }
 
-/// Returns the folder for what outlives the process: that of the service manager, or of the user.
-/// If the manager has several, it is the last one, because the first may be served.
+/// Returns the folder for persistent state: that of the service manager, or of the user. If the
+/// manager gives several, it is the last one, because the first may be served.
 fn default_folder() -> Option<PathBuf> {
     let folders = env::var_os("STATE_DIRECTORY").filter(|folders| !folders.is_empty());
     let of_service = folders.and_then(|folders| env::split_paths(&folders).last());

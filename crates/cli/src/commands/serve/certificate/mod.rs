@@ -1,4 +1,4 @@
-//! The certificates of the server: from files, made at the start, or from an authority.
+//! The certificates of the server: from files, made at the start, or from a certificate authority.
 
 mod acme;
 pub(super) mod args;

@@ -1,5 +1,5 @@
-//! The source of a certificate: files, which are read again on SIGHUP, this process, or an
-//! authority.
+//! The source of a certificate: files, which are read again on SIGHUP, this process, or a
+//! certificate authority.
 
 use underpass_sandbox::User;
 use underpass_server::Credentials;
@@ -27,7 +27,7 @@ enum CertificateSource {
     Files(KeyFiles),
     /// A certificate that this process has created.
     SelfSigned(SelfSigned),
-    /// An authority, which may have issued none yet.
+    /// A certificate authority, which may have issued none yet.
     Authority,
 }
 
@@ -116,7 +116,7 @@ impl Certificate {
     }
 
     /// Sets the files to those that the configuration names now, which [`renew`](Self::renew) then
-    /// reads. Where an authority was asked for the default site before, they are read now.
+    /// reads. If the default certificate came from an authority before, they are read now.
     pub(crate) fn set_files(&mut self, args: &ServeArgs) -> Result<()> {
         match (&mut self.source, default_files(args)?) {
             (CertificateSource::Files(files), Some(now)) => *files = now,
@@ -153,7 +153,7 @@ pub(crate) fn check_sites(args: &ServeArgs) -> Result<()> {
     if has_any { Ok(()) } else { Err(OptionsError::NoTlsLater.into()) }
 }
 
-/// Returns the files of the certificate for clients that ask for no site, if it is in files.
+/// Returns the files of the certificate for clients that name no site, if it is in files.
 pub(crate) fn default_files(args: &ServeArgs) -> Result<Option<KeyFiles>> {
     match key_files(&args.tls)? {
         None if args.tls.tls.is_none() && args.tls.acme.is_empty() => of_sites(args),
@@ -161,8 +161,8 @@ pub(crate) fn default_files(args: &ServeArgs) -> Result<Option<KeyFiles>> {
     }
 }
 
-/// Returns the files for clients that ask for no site, if only sites have certificates: those of
-/// the default site, or of the first one.
+/// Returns the files for clients that name no site, if only sites have certificates: those of the
+/// default site, or of the first one.
 fn of_sites(args: &ServeArgs) -> Result<Option<KeyFiles>> {
     let mut with_files = Vec::new();
     for site in &args.sites {
@@ -212,7 +212,7 @@ fn check(args: &ServeArgs) -> Result<()> {
         (None, None, None) if *tls_zero_copy => {
             Err(OptionsError::WithoutTls { option: "--tls-zero-copy" }.into())
         }
-        // That there are both files is checked where they are named.
+        // The presence of both files is checked where they are named.
         (Some(_), None, None) | (None, ..) => Ok(()),
         (Some(_), ..) => Err(OptionsError::SelfSignedAndFiles.into()),
     }

@@ -65,7 +65,7 @@ impl SignalWatch {
                 if signal == SIGUSR1 || (signal == SIGHUP && reload.is_some()) {
                     log.iter().for_each(LogBuffer::reopen);
                     if let Some(reload) = reload.as_ref().filter(|_| signal == SIGHUP) {
-                        // One that is still to begin reads what this one would.
+                        // A reload that has not begun yet reads the same configuration.
                         let _ = reload.try_send(());
                     }
                     continue;
@@ -96,7 +96,7 @@ impl SignalWatch {
     /// Stops waiting.
     pub(crate) fn end(self) {
         self.handle.close();
-        // The thread has nothing left to do, and a panic of it was already reported.
+        // A panic of the thread was already reported.
         let _ = self.thread.join();
     }
 }

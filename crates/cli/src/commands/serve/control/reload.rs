@@ -20,7 +20,7 @@ use crate::output::{counted, note};
 pub(crate) struct Reload {
     /// The words that were typed.
     pub(crate) typed: Vec<OsString>,
-    /// The options of the whole server, which stay.
+    /// The options of the whole server, which a reload cannot change.
     pub(crate) of_server: Vec<(String, Vec<OsString>)>,
     /// Whether the server began with a config file that sets nothing.
     pub(crate) is_config_empty: bool,
@@ -29,13 +29,13 @@ pub(crate) struct Reload {
     pub(crate) orders: Option<OrdersControl>,
     pub(crate) open: OpenSites,
     pub(crate) sites: SiteControl,
-    /// The access to files that is left, if it was restricted.
+    /// The access that the sandbox allows, if there is one.
     pub(crate) confined_to: Option<AllowedAccess>,
 }
 
 impl Reload {
-    /// Reads the certificate and the configuration again. With an error in the configuration all
-    /// stays as it was.
+    /// Reads the certificate and the configuration again. After an error in the configuration, the
+    /// previous one stays in use.
     pub(crate) fn run(&mut self) {
         let args = sources::merge_sources(&self.typed, Reading::Again);
         let has_other_files = args.as_ref().is_ok_and(|args| self.has_other_files(args));
@@ -67,7 +67,7 @@ impl Reload {
             return Err(Failure::value(file.display(), OptionsError::EmptyConfig));
         }
         self.refuse_tls(args)?;
-        // What is open is that of the previous sites until these are replaced.
+        // The previous sites keep their open files until they are replaced.
         let mut open = self.open.clone();
         // The kernel's error for a new cache would not say that the sandbox refuses it.
         let explained = |failure| self.refuse_denied(&caches_of(args)).err().unwrap_or(failure);

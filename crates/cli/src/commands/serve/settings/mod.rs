@@ -19,8 +19,8 @@ use crate::failure::{Failure, Result};
 use crate::open_files;
 use underpass_engine::Size;
 
-/// Returns the settings that these arguments ask for, with these sites. Raises the limit of open
-/// files on the way.
+/// Returns the settings that these arguments request, with these sites. Also raises the limit of
+/// open files.
 pub(super) fn settings(
     args: &ServeArgs,
     tls: Option<Credentials>,
@@ -53,7 +53,7 @@ pub(super) fn settings(
     })
 }
 
-/// Returns the settings of a site without names, and without everything that is opened: the cache,
+/// Returns the settings of a site without its names, and without what is opened for it: the cache,
 /// the certificate, the users and the media types of the system.
 fn site_settings(args: &ServeArgs) -> SiteSettings {
     let ServeArgs { root, place, access, changes, pages, integrity, .. } = args;
@@ -61,7 +61,7 @@ fn site_settings(args: &ServeArgs) -> SiteSettings {
     for Header { pattern, name, value } in pages.header.iter().cloned() {
         match pattern {
             None => {
-                // It matches every file, and the last one that matches counts.
+                // This header matches every file, and the last one that matches counts.
                 path_headers.retain(|it: &PathHeader| !it.name.eq_ignore_ascii_case(&name));
                 headers.push((name, value));
             }

@@ -24,7 +24,7 @@ pub(super) fn of_system() -> MediaTypes {
     types
 }
 
-/// Reads the types of this system, as much of them as makes sense; many systems have none.
+/// Reads the types of this system, up to a limit; many systems have none.
 fn system_types() -> Vec<u8> {
     let mut text = Vec::new();
     if let Ok(file) = File::open(SYSTEM_TYPES)
@@ -36,8 +36,8 @@ fn system_types() -> Vec<u8> {
     text
 }
 
-/// The file that says what extensions mean: packages of Debian and others bring it.
+/// The file that maps extensions to media types, as packages of Debian and others install it.
 const SYSTEM_TYPES: &str = "/etc/mime.types";
 
-/// The maximum number of bytes that are read of it; Debian's has 73 KiB.
+/// The maximum number of bytes that are read from it; Debian's has 73 KiB.
 const MAX_SYSTEM_TYPES: u64 = 1 << 20;

@@ -1,4 +1,4 @@
-//! The sites that the options ask for, with their open roots, caches and certificates.
+//! The sites that the options define, with their open roots, caches and certificates.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -25,11 +25,11 @@ pub(crate) struct OpenSites {
     of_system: MediaTypes,
     /// The certificate files of the server, if its certificate is in files.
     of_server: Option<KeyFiles>,
-    /// The folder of the keys that an authority certifies, if one is asked.
+    /// The folder of the keys that a certificate authority certifies, if one is used.
     key_folder: Option<PathBuf>,
     /// The user to whom the server switches.
     user: Option<User>,
-    /// Users by the rules that name them, so that right passwords stay known.
+    /// Users by the rules that name them, so that verified passwords stay cached.
     access: BTreeMap<Vec<String>, Access>,
     caches: Vec<CacheOfOrigin>,
     /// The number of objects that each cache may have in memory.
@@ -69,8 +69,8 @@ impl OpenSites {
         }
     }
 
-    /// Opens the roots, caches and certificates of the sites of the options. If the sites are not
-    /// used then, a copy from before is to be kept.
+    /// Opens the roots, caches and certificates of the sites of the options. A caller that may not
+    /// use the sites must keep a copy from before.
     pub(crate) fn open(&mut self, args: &ServeArgs) -> Result<Opened> {
         let mut opened = Opened::default();
         if self.of_server.is_some() {
@@ -150,7 +150,7 @@ impl OpenSites {
         let settings = site_settings(args);
         let cache = self.cache(args, before, opened)?;
         let root = match &cache {
-            // Nothing is served from its folder but through the cache.
+            // Files in this folder are served only through the cache.
             Some(cache) => cache.folder().to_owned(),
             None => fs::canonicalize(&args.root).with_path(Action::Serving, &args.root)?,
         };

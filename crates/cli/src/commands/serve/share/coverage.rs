@@ -1,12 +1,12 @@
-//! The parts of a file that a client has got, until they are the whole.
+//! The parts of a file that a client has received, until they cover all of it.
 
 use underpass_server::access_log::BodyPart;
 
-/// The parts of a file that one client has got.
+/// The parts of a file that one client has received.
 #[derive(Debug, Default)]
 pub(super) struct Coverage {
     whole: u64,
-    /// The number of the version of which the parts are.
+    /// The number of the version that the parts belong to.
     version: u64,
     /// Begin and end of each part in bytes, in order and without overlaps.
     parts: Vec<(u64, u64)>,
@@ -32,7 +32,7 @@ impl Coverage {
     }
 }
 
-/// Parts of a file that are remembered of a client; of more, it begins again.
+/// The maximum number of remembered parts of a client's file; beyond it, counting starts over.
 const MAX_PARTS: usize = 1000;
 
 #[cfg(test)]

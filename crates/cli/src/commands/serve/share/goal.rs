@@ -1,4 +1,4 @@
-//! Counts the files that were fetched or received whole, and ends the server when there are enough.
+//! Counts completely fetched or received files, and ends the server when there are enough.
 
 use std::collections::HashMap;
 use std::io;
@@ -32,7 +32,7 @@ pub(crate) struct ShareGoal {
 struct GoalState {
     started: Instant,
     receipt: ShareReceipt,
-    /// The parts that each client has got, by its address.
+    /// The parts that each client has received, by its address.
     clients: HashMap<String, Coverage>,
 }
 
@@ -43,7 +43,7 @@ impl ShareGoal {
         Self { goal, times, time, state }
     }
 
-    /// Has the server report its responses, and ends it in time.
+    /// Makes the server report its responses, and ends it when the time is over.
     ///
     /// # Errors
     ///
@@ -64,7 +64,7 @@ impl ShareGoal {
         Timer::start(self.time, control.clone())
     }
 
-    /// Prints the facts about the share that are not obvious.
+    /// Prints what is not obvious about the share.
     pub(crate) fn announce(&self) {
         if self.goal == Goal::Folder {
             output::note(
@@ -73,7 +73,7 @@ impl ShareGoal {
         }
     }
 
-    /// Counts a response, and returns whether nothing more is to come.
+    /// Counts a response, and returns whether the share has reached its goal.
     fn is_enough_with(&self, entry: &AccessEntry) -> bool {
         let mut state = lock(&self.state);
         state.receipt.add(entry);
@@ -113,7 +113,7 @@ impl ShareGoal {
 }
 
 impl GoalState {
-    /// Returns whether a client has got everything with this response.
+    /// Returns whether this response completes the download of its client.
     fn is_whole(&mut self, entry: &AccessEntry, is_archive: bool) -> bool {
         let Some(part) = entry.part.filter(|part| part.is_archive == is_archive) else {
             return false;
@@ -163,5 +163,5 @@ impl Timer {
     }
 }
 
-/// Clients of whose parts the server knows; of more, all begin again.
+/// The maximum number of clients whose parts are remembered; beyond it, all start over.
 const MAX_CLIENTS: usize = 1000;

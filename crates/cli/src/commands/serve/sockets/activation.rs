@@ -22,7 +22,7 @@ pub(crate) fn inherited() -> Result<Vec<OwnedFd>> {
         if sockopt::socket_acceptconn(&socket).map_err(|errno| fail(errno.into()))? {
             return Ok(socket);
         }
-        // No connection can come from it.
+        // The socket does not listen, so no connection can arrive.
         Err(Failure::Failed {
             line: format!("{action} {address}: nothing listens on it"),
             hint: Some(Hint::new("pass a socket unit with ListenStream=")),

@@ -30,7 +30,7 @@ pub(crate) fn addresses(binds: &[String], port: u16) -> Result<Vec<Address>> {
     Ok(addresses)
 }
 
-/// Checks the form of an address, without a search for its name.
+/// Checks the form of an address, without looking up its name.
 pub(crate) fn check(bind: &str) -> Result<()> {
     resolve(bind, 1, |_, _| Ok(Vec::new())).map(drop)
 }

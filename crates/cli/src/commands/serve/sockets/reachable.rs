@@ -63,9 +63,9 @@ fn is_private(ip: IpAddr) -> bool {
     }
 }
 
-/// Returns the address that packets to the Internet would have. None is sent.
+/// Returns the source address of packets to the Internet. No packet is sent.
 fn usual_address(bound: SocketAddr) -> Option<IpAddr> {
-    // Addresses of documentation, RFC 5737 and RFC 3849.
+    // Documentation addresses, RFC 5737 and RFC 3849.
     let far: SocketAddr = if bound.is_ipv4() {
         (Ipv4Addr::new(192, 0, 2, 1), 9).into()
     } else {
@@ -76,7 +76,7 @@ fn usual_address(bound: SocketAddr) -> Option<IpAddr> {
     Some(socket.local_addr().ok()?.ip())
 }
 
-/// Addresses that are returned; machines with many containers have hundreds.
+/// The maximum number of returned addresses; machines with many containers have hundreds.
 pub(crate) const MAX: usize = 8;
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use crate::failure::{Failure, Result, WithPath};
 /// One key of a config file.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ConfigKey {
-    /// The place where it stands, for messages: `underpass.toml, line 3`.
+    /// Its location, for messages: `underpass.toml, line 3`.
     pub(super) place: String,
     /// The name of an option, with dashes.
     pub(super) name: String,
@@ -42,13 +42,13 @@ pub(super) struct SiteTable {
 /// When a config file is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reading {
-    /// At the start, when a pipe is waited for: its other end may be a program that comes later.
+    /// At the start, when reading a pipe waits: its writer may start later.
     First,
-    /// Later, when nothing is waited for.
+    /// Later, when reading must not block.
     Again,
 }
 
-/// Reads a config file, without knowing which keys there are.
+/// Reads a config file, without checking its keys.
 pub(super) fn read(path: &Path, reading: Reading) -> Result<ConfigFile> {
     let wrong = |why: &'static str| Failure::value(path.display(), why);
     let bytes = bytes(path, reading).with_path("reading", path)?;

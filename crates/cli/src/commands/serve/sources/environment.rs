@@ -64,8 +64,8 @@ pub(super) fn variable(name: &str) -> Option<OsString> {
     env::var_os(name).filter(|value| !value.is_empty())
 }
 
-/// Returns the values of a list: one a line, for passwords and patterns may contain everything
-/// else.
+/// Returns the values of a list: one per line, as passwords and patterns may contain any other
+/// character.
 fn lines(text: &OsStr) -> Vec<OsString> {
     let lines = text.as_bytes().split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
     lines.map(|line| OsString::from_vec(line.to_vec())).collect()

@@ -53,7 +53,7 @@ pub(super) fn as_words(argument: &Arg, entry: &ConfigKey) -> Result<Vec<OsString
             Some(false) => Ok(Vec::new()),
             None => Err(invalid(entry, "is neither true nor false")),
         },
-        // Joined so that no name of a folder can be taken for an option.
+        // Joined so that no folder name can be mistaken for an option.
         // An empty one stays empty, which is refused: it is no name of the current folder.
         (_, [value]) if argument.is_positional() && !value.is_empty() => {
             Ok(vec![Path::new(".").join(value).into()])
@@ -64,7 +64,7 @@ pub(super) fn as_words(argument: &Arg, entry: &ConfigKey) -> Result<Vec<OsString
     }
 }
 
-/// Returns the truth value of a switch; `None` if it is none.
+/// Returns the boolean value of a switch; `None` if it is invalid.
 pub(super) fn is_yes(value: &OsStr) -> Option<bool> {
     match value.to_str()?.to_ascii_lowercase().as_str() {
         "1" | "on" | "true" | "yes" => Some(true),

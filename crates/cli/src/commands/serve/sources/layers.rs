@@ -58,7 +58,7 @@ pub(crate) fn merge_sources(words: &[OsString], reading: Reading) -> Result<Serv
     let all = all.chain(words.iter().skip(start + 1).cloned());
     let merged = command.clone().try_get_matches_from(all)?;
     let mut args = ServeArgs::from_arg_matches(&merged)?;
-    // A file that lost its root, which is typed nowhere, must not open the current folder.
+    // A config file that lost its root must not open the current folder, unless that was typed.
     let is_without_files = sites.is_empty() && !has_files(&merged) && !args.redirects_all();
     if let Some(file) = file.as_deref().filter(|_| is_without_files) {
         return Err(Failure::value(file.display(), OptionsError::ConfigWithoutFiles));
@@ -244,7 +244,7 @@ fn given_keys(command: &Command, given: &ArgMatches) -> Vec<ConfigKey> {
     typed.collect()
 }
 
-/// Notes that an option is given, and with it those that exclude it.
+/// Records that an option is given, and those that exclude it.
 fn claim(claimed: &mut BTreeSet<String>, argument: &Arg) {
     let id = argument.get_id().as_str();
     claimed.insert(id.to_owned());
@@ -260,8 +260,8 @@ fn claim(claimed: &mut BTreeSet<String>, argument: &Arg) {
 /// The options that exclude each other because each chooses mechanisms.
 const POLICY: [&str; 3] = ["mechanism", "no_zero_copy", "prefer"];
 
-/// A certificate is made, there are files of one, or an authority issues it: of these sources only
-/// one can be given.
+/// A certificate is made, is in files, or is issued by a certificate authority: only one of these
+/// sources can be given.
 const CERTIFICATES: [&[&str]; 3] = [
     &["tls"],
     &["tls_cert", "tls_key"],
@@ -278,7 +278,7 @@ const OF_SERVER: [&str; 2] = ["no-sandbox", "user"];
 const OF_ORIGIN: [&str; 7] =
     ["cache", "cache_size", "fresh", "origin", "origin_cacert", "origin_redirect", "vary_on"];
 
-/// The options of a folder, which a site with an origin does not take over.
+/// The options of a folder, which a site with an origin does not inherit.
 const NOT_OF_ORIGIN: [&str; 7] = [
     "allow_all",
     "allow_delete",
