@@ -25,7 +25,7 @@
 #![forbid(unsafe_code)]
 
 #[cfg(not(target_os = "linux"))]
-compile_error!("underpass-diagnose is about Linux system calls and needs Linux");
+compile_error!("underpass-diagnose uses Linux system calls and needs Linux");
 
 pub mod doctor;
 #[cfg(feature = "explain")]

@@ -1,4 +1,4 @@
-//! What a machine offers beside the mechanisms.
+//! Features of a machine besides the mechanisms.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! Programs that are traced: where they stop, and what is seen of them there.
+//! Traced programs: where they stop, and what the tracer sees.
 
 #![allow(clippy::unwrap_used)]
 
@@ -12,10 +12,10 @@ use underpass_diagnose::trace::{
 };
 use underpass_engine::Usage;
 
-/// Who waits for any child takes those of other tests, too.
+/// A wait for any child would take the children of other tests, too.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// A call that was seen: its number, arguments and result.
+/// A recorded call: its number, arguments and result.
 type Seen = (i64, [u64; 6], Result<u64, Errno>);
 
 /// Follows a program to its end: how it ended, what it called, and how its start was.
@@ -27,7 +27,7 @@ fn follow(words: &[&str], filter: Option<&Filter>) -> (TraceEvent, Vec<Seen>, Tr
     let mut is_running = false;
     let mut start = None;
     loop {
-        let (tid, event) = wait().unwrap().expect("it has ended before it was told to have");
+        let (tid, event) = wait().unwrap().expect("an event before the end of the program");
         let TraceEvent::Stopped(stop) = event else {
             assert_eq!(tid, program.pid());
             return (event, seen, start.unwrap_or_else(|| program.started()));

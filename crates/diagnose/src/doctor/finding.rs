@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 /// One result of an examination: what was seen, what it means, what to do about it. The texts may
-/// contain names of files verbatim: escape them before they go to a terminal.
+/// contain file names verbatim: escape them before printing them on a terminal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// The name of what was examined, which stays the same in later versions.

@@ -40,7 +40,7 @@ pub(super) enum SyscallEffect {
     CloneRange,
     /// Creates or drives a ring, whose calls are invisible: io_uring(7).
     Ring,
-    /// Submits calls that are made later and invisible: io_submit(2).
+    /// Submits operations that run later and are invisible: io_submit(2).
     Later,
     /// Copies between the memory of processes: process_vm_readv(2), message queues.
     BetweenProcesses,
@@ -78,8 +78,8 @@ pub(super) enum MemoryArguments {
     Messages,
 }
 
-/// Returns the call with this number and these arguments, which may have come without a filter, if
-/// it is watched.
+/// Returns the call with this number and these arguments if it is watched. Without a filter, all
+/// calls arrive here.
 pub(super) fn find(number: i64, arguments: &[u64; 6]) -> Option<&'static WatchedCall> {
     TABLE.iter().find(|known| known.number == number && is_watched(known, arguments))
 }

@@ -56,7 +56,7 @@ impl Counts {
         }
     }
 
-    /// Notes that a thread has ended, perhaps within a call.
+    /// Forgets a thread that has ended, perhaps within a call.
     pub(super) fn forget(&mut self, tid: u32) {
         self.pending.remove(&tid);
     }
@@ -103,7 +103,7 @@ mod tests {
         counts.see(2, &begins(libc::SYS_exit_group));
         counts.forget(2);
         counts.see(2, &CallBoundary::Ends(Ok(0)));
-        // Without names of their own they are one line.
+        // Unknown calls share one line.
         counts.see(1, &begins(1 << 40));
         counts.see(2, &begins(1 << 41));
         let mut found: Vec<_> =

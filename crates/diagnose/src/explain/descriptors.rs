@@ -13,8 +13,8 @@ use underpass_engine::EndKind;
 
 use crate::procfs::field;
 
-/// A file, whatever its names are: device, inode number, and the second and nanosecond of its
-/// birth where the file system records it, since numbers are reused.
+/// A file, whatever its names are: device, inode number, and the birth time in seconds and
+/// nanoseconds where the file system records it, since numbers are reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct DescriptorId {
     device: (u32, u32),
@@ -46,7 +46,7 @@ pub(super) struct CallEnd {
 #[derive(Debug, Default)]
 pub(super) struct Descriptors {
     names: HashMap<DescriptorId, (EndKind, Rc<str>)>,
-    /// Whether the kernel makes up the files of a device number without a device.
+    /// By device number without a device: whether the kernel generates the files as they are read.
     made_up: HashMap<(u32, u32), bool>,
 }
 
@@ -68,7 +68,7 @@ impl Descriptors {
         // Everything that is not a file except events and timers shares one number.
         let is_known = !matches!(FileType::from_raw_mode(facts.stx_mode.into()), FileType::Unknown);
         let size = facts.stx_size;
-        // Without a time of birth, another file may have got the number meanwhile.
+        // Without a birth time, another file may have got the number meanwhile.
         let is_file = FileType::from_raw_mode(facts.stx_mode.into()) == FileType::RegularFile;
         let is_known = is_known && (!is_file || facts.stx_mask & StatxFlags::BTIME.bits() != 0);
         if let Some((kind, name)) = self.names.get(&id).filter(|_| is_known) {
@@ -103,7 +103,7 @@ impl Descriptors {
         }
     }
 
-    /// Returns whether the kernel makes up a file as it is read.
+    /// Returns whether the kernel generates a file as it is read.
     fn is_made_up(&mut self, path: &str, facts: &Statx) -> bool {
         if facts.stx_dev_major != 0 {
             return false;
@@ -126,8 +126,8 @@ pub(super) fn is_read_only(tid: u32, fd: u64) -> bool {
     flags.is_some_and(|flags| flags & libc::O_ACCMODE as u32 == libc::O_RDONLY as u32)
 }
 
-/// Removes the number from the path of a file that was created without a name (`O_TMPFILE` of
-/// open(2)) and named later, because the number means nothing to people.
+/// Removes the number from the path of a file that was created unnamed (`O_TMPFILE` of open(2))
+/// and named later, because the number means nothing to people.
 fn without_number(path: String) -> String {
     let unnamed = path.strip_suffix(" (deleted)").and_then(|path| path.rsplit_once("/#"));
     match unnamed {
@@ -154,7 +154,7 @@ fn is_terminal(number: u32) -> bool {
     matches!(number, 4 | 5 | 128..=143 | 204)
 }
 
-/// The most names that are cached.
+/// The maximum number of cached names.
 const MAX_NAMES: usize = 65_536;
 
 /// The magic numbers of procfs, sysfs, both cgroup file systems, debugfs, tracefs, securityfs,

@@ -11,7 +11,7 @@ use crate::procfs::field;
 /// The reason why a program could not be explained.
 #[derive(Debug, thiserror::Error)]
 pub enum ExplainError {
-    /// There is no `/proc` of this PID namespace, which says what a program moves.
+    /// The `/proc` of this PID namespace, which shows what a program moves, is not mounted.
     #[error("tracing needs /proc, and that of this PID namespace is not mounted")]
     NoProc,
     /// It could not be started.

@@ -1,4 +1,4 @@
-//! Signals that are meant for the program but reach its tracer.
+//! Passes on signals that are meant for the program but reach its tracer.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -24,27 +24,27 @@ struct Family {
 }
 
 impl ProcessTree {
-    /// Notes that a process has begun.
+    /// Records that a process has begun.
     pub(super) fn came(&self, process: u32, parent: u32) {
         lock(&self.0).parents.insert(process, parent);
     }
 
-    /// Notes that a signal has reached a process.
+    /// Records that a signal has reached a process.
     pub(super) fn received(&self, process: u32, number: i32) {
         let mut family = lock(&self.0);
         let is_it = |(pid, signal): &(u32, Signal)| (*pid, signal.as_raw()) == (process, number);
         let was_passed = family.passed.iter().any(is_it);
         family.passed.retain(|passed| !is_it(passed));
         family.received.retain(|(.., at)| at.elapsed() < SAME_SIGNAL);
-        // Others may send any number of signals that are not passed on.
+        // Other processes may send any number of other signals, which are not remembered.
         let may_be_passed = PASSED_ON.contains(&number) && !was_passed;
         if may_be_passed && family.received.len() < MAX_RECEIVED {
             family.received.push((process, number, Instant::now()));
         }
     }
 
-    /// Notes that a process has ended. Signals that it was about to end before they reached it go
-    /// to those that it leaves.
+    /// Records that a process has ended. Signals that were passed to it and had not reached it are
+    /// passed to its children.
     pub(super) fn left(&self, process: u32) {
         let mut family = lock(&self.0);
         family.parents.remove(&process);
@@ -96,7 +96,7 @@ pub(super) fn pass_on(family: &ProcessTree) {
     let signals = SignalSet::new(&PASSED_ON);
     signals.block();
     let family = family.clone();
-    // This thread waits until the process ends. Without it signals wait for that, too.
+    // This thread waits for signals until the process ends. Without it they stay pending.
     let _ = thread::Builder::new().spawn(move || {
         while let Ok(ReceivedSignal { number, is_from_kernel }) = signals.wait() {
             let Some(signal) = Signal::from_named_raw(number) else { continue };
@@ -104,7 +104,7 @@ pub(super) fn pass_on(family: &ProcessTree) {
             let is_from_kernel = is_from_kernel && number != libc::SIGALRM;
             let mut eldest = lock(&family.0).eldest().into_iter();
             if !is_from_kernel && eldest.any(shares_group) {
-                // What was sent to the whole group reaches the program by itself.
+                // A signal to the whole group reaches the program without our help.
                 thread::sleep(SAME_SIGNAL / 4);
             }
             let mut family = lock(&family.0);
@@ -165,7 +165,7 @@ mod tests {
     fn a_signal_that_its_receiver_misses_goes_to_those_that_it_leaves() {
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
         let family = ProcessTree::default();
-        // It ends before its signal reaches it; the one before has.
+        // This process ends before its signal reaches it; the one before was reached.
         let parent = 0;
         family.came(parent, 1);
         family.came(child.id(), parent);

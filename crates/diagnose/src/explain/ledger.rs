@@ -29,7 +29,7 @@ pub(super) struct Ledger {
     pub(super) waits: u64,
     /// The files that were mapped.
     mapped: HashMap<DescriptorId, MappedFile>,
-    /// The bytes and the number of those that are not kept in `mapped` any more.
+    /// The bytes and the number of the mapped files that were dropped from `mapped`.
     mapped_before: (u64, u64),
     /// Calls whose work cannot be observed.
     pub(super) hidden: HiddenCalls,
@@ -162,7 +162,7 @@ impl RefusalCount {
 #[derive(Clone, Copy, Debug)]
 struct PipeContent {
     from: EndKind,
-    /// The place where the last of the bytes went.
+    /// The end that the last of the bytes went to.
     to: Option<EndKind>,
     bytes: u64,
     calls: u64,
@@ -272,7 +272,7 @@ impl Ledger {
         let sum = self.moves.entry((SPLICE, from, ends.to.kind)).or_default();
         *sum = sum.plus(whole);
         if bytes > passed {
-            // Another call has put these bytes there.
+            // Another call than splice has put these bytes there.
             let other = Count { bytes: bytes - passed, calls: 0, moving_calls: 0 };
             let sum = self.moves.entry((SPLICE, EndKind::Pipe, ends.to.kind)).or_default();
             *sum = sum.plus(other);
@@ -393,11 +393,11 @@ impl MemorySplit {
 /// The mechanism whose moves go through pipes.
 const SPLICE: &str = "splice";
 
-/// The most names that are counted separately.
+/// The maximum number of names that are counted separately.
 const MAX_ENDS: usize = 10_000;
 
-/// The most sockets, pipes and mapped files that are remembered, of each kind. Servers meet new ones
-/// for as long as they run; of those that are forgotten, the ones still in use are counted again.
+/// The maximum number of sockets, of pipes and of mapped files that are remembered. Servers use new
+/// ones as long as they run; forgotten ones that are still in use are counted again.
 const MAX_IDS: usize = 65_536;
 
 #[cfg(test)]

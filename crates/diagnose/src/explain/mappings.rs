@@ -1,5 +1,5 @@
-//! The parts of a process' memory that are files, which distinguishes a write from a mapped file
-//! from a write of bytes that were read before.
+//! The parts of a process' memory that are mapped files. They distinguish a write from a mapped
+//! file from a write of bytes that were read before.
 //!
 //! Every mapping of a file is made by mmap(2), which is traced, as are all calls that end one.
 //! Mappings that the kernel makes when it starts a program are left out: programs and libraries
@@ -20,18 +20,18 @@ pub(super) struct Mappings {
 }
 
 impl Mappings {
-    /// Notes that `len` bytes from `start` are a part of a file from now on.
+    /// Records that `len` bytes from `start` map a part of a file from now on.
     pub(super) fn insert(&mut self, start: u64, len: u64, file: DescriptorId) {
         self.remove(start, len);
         self.parts.insert(start, (start.saturating_add(whole_pages(len)), file));
     }
 
-    /// Notes that a file is a program or library.
+    /// Records that a file is a program or library.
     pub(super) fn mark_code(&mut self, file: DescriptorId) {
         self.code.insert(file);
     }
 
-    /// Notes that `len` bytes from `start` are no longer part of a file.
+    /// Records that `len` bytes from `start` no longer map a file.
     pub(super) fn remove(&mut self, start: u64, len: u64) {
         let end = start.saturating_add(whole_pages(len));
         let touched: Vec<_> = self

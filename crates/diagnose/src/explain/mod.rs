@@ -49,8 +49,8 @@ pub fn run(arguments: &[OsString], every_call: bool) -> Result<ProgramReceipt, E
     let words: Result<Vec<_>, _> =
         arguments.iter().map(|word| CString::new(word.as_bytes())).collect();
     let words = words.map_err(|_| not_started(Errno::NOENT))?;
-    // What processes and their descriptors are is known from there alone. That of another PID
-    // namespace has other processes under these numbers.
+    // Only /proc shows processes and their descriptors. That of another PID namespace has
+    // other processes under these numbers.
     let own = std::fs::read_link("/proc/self").ok();
     if own != Some(getpid().as_raw_nonzero().to_string().into()) {
         return Err(ExplainError::NoProc);

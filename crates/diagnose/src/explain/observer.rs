@@ -27,7 +27,7 @@ pub(super) struct SyscallObserver {
 }
 
 impl SyscallObserver {
-    /// Notes that a call has begun; returns `None` if its end is not needed.
+    /// Records that a call has begun; returns `None` if its end is not needed.
     pub(super) fn begins(
         &mut self,
         tid: u32,
@@ -74,7 +74,7 @@ impl SyscallObserver {
         Some(PendingCall { known, arguments, subject })
     }
 
-    /// Notes that a call has ended.
+    /// Records that a call has ended.
     pub(super) fn ends(
         &mut self,
         tid: u32,
@@ -121,7 +121,7 @@ impl SyscallObserver {
                 }
             }
             (SyscallEffect::AllowZeroCopy, _) => {
-                // The name of an option means another one at other levels.
+                // The same number is a different option at other levels.
                 let is_of_socket = arguments[1] as u32 == libc::SOL_SOCKET as u32;
                 self.allows_zero_copy |= result.is_ok() && is_of_socket;
             }
@@ -165,7 +165,7 @@ impl SyscallObserver {
         result: Result<u64, Errno>,
     ) {
         let bytes = match (direction, result.unwrap_or(0)) {
-            // Counted, and discarded in the kernel.
+            // The return value counts these bytes, but the kernel discards them.
             (ByteDirection::In, _) if has(flags, libc::MSG_TRUNC) && is_stream(end) => 0,
             (ByteDirection::In, bytes) if has(flags, libc::MSG_TRUNC) => bytes.min(room(parts)),
             (_, bytes) => bytes,
@@ -186,7 +186,7 @@ impl SyscallObserver {
         self.ledger.count_crossing(name, direction, end, split);
     }
 
-    /// Notes an error, if the result is one.
+    /// Records an error, if the result is one.
     fn failed(&mut self, what: &'static str, ends: (EndKind, EndKind), result: Result<u64, Errno>) {
         match result {
             Err(Errno::AGAIN) => self.ledger.waits += 1,
@@ -215,7 +215,7 @@ impl SyscallObserver {
         CallSubject::Map((end.kind == EndKind::File).then_some(end.id))
     }
 
-    /// Notes a mapping that was made.
+    /// Records a new mapping.
     fn mapped(
         &mut self,
         mappings: &mut Mappings,
@@ -234,7 +234,7 @@ impl SyscallObserver {
     }
 }
 
-/// Notes that a part of a file has moved in memory.
+/// Records that a mapping has moved in memory.
 fn moved_mapping(mappings: &mut Mappings, address: u64, arguments: &[u64; 6]) {
     let [old, old_len, new_len, ..] = *arguments;
     let Some(file) = mappings.at(old) else { return };

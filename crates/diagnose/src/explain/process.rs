@@ -44,7 +44,7 @@ pub(super) enum CallSubject {
     Move { from: CallEnd, to: CallEnd, whole: u64 },
     /// Maps this file, or memory alone.
     Map(Option<DescriptorId>),
-    /// No more than its arguments.
+    /// Only its arguments.
     Plain,
 }
 
@@ -160,7 +160,7 @@ pub(super) fn split(parts: &[MemoryRange], bytes: u64) -> MemorySplit {
     split
 }
 
-/// `IOV_MAX`: the kernel takes no more.
+/// `IOV_MAX`: the kernel accepts no more.
 const MAX_PARTS: u64 = 1024;
 
 /// Bytes of `msghdr` where pointers have 64 bits.

@@ -56,7 +56,7 @@ pub struct ProgramReceipt {
     pub crossings: Vec<CrossingReceipt>,
     /// The bytes moved inside the kernel, by kind of descriptor.
     pub moves: Vec<MoveReceipt>,
-    /// The ends that most bytes went from or to, these first.
+    /// The ends with the most bytes, those with the most first.
     pub ends: Vec<EndReceipt>,
     /// The number of ends left out.
     pub ends_left_out: usize,
@@ -317,5 +317,5 @@ fn ends(ledger: &Ledger) -> (Vec<EndReceipt>, usize) {
     (ends.collect(), left_out)
 }
 
-/// The most ends that are listed.
+/// The maximum number of listed ends.
 const MAX_ENDS: usize = 100;

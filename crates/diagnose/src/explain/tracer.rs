@@ -1,4 +1,4 @@
-//! Follows a program and all that it starts, from stop to stop.
+//! Follows a program and all processes that it starts, from stop to stop.
 
 use std::collections::HashMap;
 use std::io;
@@ -120,25 +120,25 @@ impl<'f> Tracer<'f> {
         }
         let how = how.unwrap_or_else(|| self.way_on(tid));
         match trace::resume(tid, how, signal) {
-            // Killed meanwhile, which will be reported.
+            // The thread was killed meanwhile, which wait(2) will report.
             Err(error) if Errno::from_io_error(&error) == Some(Errno::SRCH) => Ok(()),
             done => done,
         }
     }
 
-    /// Returns how a thread goes on after a stop.
+    /// Returns how a thread is resumed after a stop.
     fn way_on(&self, tid: u32) -> Resume {
         let is_in_call = self.threads.get(&tid).is_some_and(|thread| thread.pending.is_some());
         let is_close = self.every || self.observer.is_confined;
         if is_in_call || (is_close && self.began.is_some()) { Resume::ToCall } else { Resume::Free }
     }
 
-    /// Makes sure that a thread is recorded.
+    /// Records a thread, unless it is known.
     fn meet(&mut self, tid: u32) {
         if self.threads.contains_key(&tid) {
             return;
         }
-        // Killed meanwhile; its process does not matter any more.
+        // The thread was killed meanwhile; its process no longer matters.
         let Some((process, parent)) = family(tid) else { return };
         self.threads.insert(tid, TracedThread { process, pending: None });
         self.thread_count += 1;
@@ -152,8 +152,7 @@ impl<'f> Tracer<'f> {
         }
     }
 
-    /// Handles a process that has become another program: its memory is new, and its other
-    /// threads are gone.
+    /// Handles an execve(2) of a process: its memory is new, and its other threads are gone.
     fn became_another(&mut self, tid: u32) {
         if tid == self.program.pid() && self.began.is_none() {
             self.began = Some(Instant::now());
@@ -166,8 +165,8 @@ impl<'f> Tracer<'f> {
         self.processes.insert(tid, TracedProcess::default());
     }
 
-    /// Handles a thread that begins or ends a system call. With `counts_foreign` no other stop shows
-    /// that it begins one of another architecture: our filter stops at all that are not refused.
+    /// Handles a thread that begins or ends a system call. With `counts_foreign` no other stop
+    /// reports a call of another architecture: our filter stops at all that are not refused.
     fn called(&mut self, tid: u32, counts_foreign: bool) -> io::Result<()> {
         let call = match trace::call(tid) {
             Err(error) if Errno::from_io_error(&error) == Some(Errno::SRCH) => return Ok(()),

@@ -1,7 +1,7 @@
 //! Offloads of a network card, as reported by its driver (`SIOCETHTOOL`, linux/ethtool.h).
 //!
-//! Without a card that gathers the parts of a packet from where they lie and adds the checksums,
-//! the kernel has to copy what sendfile(2) gave it by reference.
+//! Unless the card gathers the parts of a packet from memory (scatter-gather) and adds the
+//! checksums, the kernel has to copy the pages that sendfile(2) passes by reference.
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
@@ -32,7 +32,7 @@ impl Offloads {
     /// `ENODEV` if there is no such interface, `EOPNOTSUPP` if its driver cannot tell, and as
     /// socket(2) and ioctl(2), which filters of system calls may refuse.
     pub fn of(interface: &str) -> Result<Self, Errno> {
-        // Any socket will do, whatever the interface.
+        // Any socket works for any interface.
         let open = |family| socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None);
         let socket = open(AddressFamily::INET)
             .or_else(|errno| open(AddressFamily::UNIX).map_err(|_| errno))?;

@@ -1,4 +1,4 @@
-//! The route of packets to a host, asked of the kernel by rtnetlink(7).
+//! The route of packets to a host, queried by rtnetlink(7).
 
 use std::net::IpAddr;
 

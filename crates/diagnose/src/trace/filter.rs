@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-/// When a system call is to stop the program.
+/// The condition under which a system call stops the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallFilter {
     /// Always.
@@ -38,7 +38,7 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Returns a filter that stops at these calls; `None` if this architecture is not known.
+    /// Returns a filter that stops at these calls; `None` on an unknown architecture.
     #[must_use]
     pub fn new(watched: &[(i64, CallFilter)]) -> Option<Self> {
         let mut filter = Self::default();
@@ -94,7 +94,7 @@ impl Filter {
     }
 
     fn push(&mut self, code: u32, k: u32, jt: u8, jf: u8) {
-        // All codes have 16 bits; the constants are wider for no reason.
+        // All codes have 16 bits, though libc's constants are wider.
         self.code.push(libc::sock_filter { code: code as u16, jt, jf, k });
     }
 }

@@ -32,7 +32,7 @@ pub struct Program {
 pub enum TraceStart {
     /// It runs and stops as the filter says.
     Filtered,
-    /// It runs, and the kernel has refused the filter: it has to be stopped at every call.
+    /// It runs, and the kernel has refused the filter: it must be stopped at every call.
     Unfiltered,
     /// It could not be started.
     Failed(Errno),
@@ -59,7 +59,7 @@ impl Program {
         let pid = sys::spawn_traced(&program)?;
         let seized = sys::trace(pid, TraceRequest::Seize(OPTIONS));
         if let Err(errno) = seized {
-            // It was not started, sees the end of the pipe and exits.
+            // The child has not started the program; it sees the end of the pipe and exits.
             drop((child_go, go));
             let _ = sys::wait_for_any();
             return Err(errno.into());
@@ -110,13 +110,13 @@ pub enum TraceStop {
     Call,
     /// At the beginning of a system call, because of the filter.
     Filter,
-    /// Its process has just become another program; the process' other threads are gone.
+    /// Its process has just run execve(2); the process' other threads are gone.
     Exec,
     /// It has started a thread or process, which will stop too.
     Birth,
     /// A signal is about to reach it.
     Signal(c_int),
-    /// It was stopped by a signal, as by Ctrl-Z, and is to wait for the one that continues it.
+    /// It was stopped by a signal, as by Ctrl-Z, and must wait for SIGCONT.
     Halt,
     /// It has just begun to be traced, or continues after a halt.
     Attached,

@@ -1,4 +1,4 @@
-//! The two ends of a trial: what bytes are read from, and what they are moved into.
+//! The two ends of a trial: the source of the bytes, and their sink.
 
 pub(super) mod sample;
 pub(super) mod scratch;

@@ -1,4 +1,4 @@
-//! The source of a trial: a named file, or one made for the purpose.
+//! The source of a trial: a named file, or a temporary one.
 
 use std::fs::{self, File};
 use std::io;
@@ -13,7 +13,7 @@ use underpass_engine::{Kind, Source, Version};
 use crate::doctor::ends::scratch::{NAME, Scratch};
 use crate::doctor::error::{DoctorError, Result, UnsuitableEnd, WithPath};
 
-/// The source of a trial: its first bytes are moved to see how. It is only read.
+/// The source of a trial: its first bytes are moved to see which mechanism works. It is only read.
 #[derive(Debug)]
 pub(crate) struct TrialFile {
     file: File,
@@ -65,12 +65,12 @@ impl TrialFile {
         Ok(sample)
     }
 
-    /// Creates a file without a name in this folder.
+    /// Creates an unnamed file (`O_TMPFILE`) in this folder.
     fn made(folder: &Path) -> io::Result<Self> {
         let scratch = Scratch::file(&folder.join(NAME))?;
         let file = scratch.dest_file().ok_or(rustix::io::Errno::BADF)?;
         file.write_all_at(&noise(LEN as usize), 0)?;
-        // A process that holds it open for writing gets no lease on it.
+        // A process that has it open for writing gets no lease on it, so it is opened again.
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let file = File::open(path).or_else(|_| file.try_clone())?;
         let name = format!("a new file in {}", folder.display());
@@ -133,7 +133,7 @@ fn largest(folder: &Path) -> Option<PathBuf> {
     files.filter(|(_, path)| File::open(path).is_ok()).max().map(|(_, path)| path)
 }
 
-/// Returns pseudorandom bytes, so that no two parts are alike.
+/// Returns pseudorandom bytes, so that no two parts are equal.
 fn noise(len: usize) -> Vec<u8> {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut bytes = Vec::with_capacity(len + 8);
@@ -151,5 +151,5 @@ fn noise(len: usize) -> Vec<u8> {
 /// and a multiple of any file system's blocks.
 pub(crate) const LEN: u64 = 256 << 10;
 
-/// The most entries of a folder that are examined.
+/// The maximum number of a folder's entries that are examined.
 const ENTRIES: usize = 1_000;

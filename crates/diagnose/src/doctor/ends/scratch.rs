@@ -1,4 +1,4 @@
-//! A temporary sink for trials, of which nothing remains.
+//! A temporary sink for trials, which leaves nothing behind.
 
 use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Read};
@@ -18,7 +18,7 @@ use underpass_engine::ktls::loopback_pair;
 /// A sink that is removed when it is dropped.
 #[derive(Debug)]
 pub(crate) enum Scratch {
-    /// A file without a name, or with a hidden one.
+    /// An unnamed file (`O_TMPFILE`), or one with a hidden name.
     File {
         /// The file.
         atomic: AtomicFile,
@@ -27,7 +27,7 @@ pub(crate) enum Scratch {
     },
     /// Both ends of a pipe.
     Pipe(PipeReader, PipeWriter),
-    /// Both ends of a connection over loopback: what is sent comes in at the second.
+    /// Both ends of a connection over loopback: the second receives what the first sends.
     Tcp(TcpStream, TcpStream),
     /// Both ends of a Unix stream.
     Unix(UnixStream, UnixStream),
@@ -39,7 +39,7 @@ impl Scratch {
         Ok(Self::File { atomic: AtomicFile::create(beside, 0o600)?, at: 0 })
     }
 
-    /// Creates such a file that is written to only at its end, or from an offset on.
+    /// Creates a file that is written to only at its end if it `appends`, or from an offset on.
     pub(crate) fn like(beside: &Path, appends: bool, at: u64) -> io::Result<Self> {
         let atomic = AtomicFile::create(beside, 0o600)?;
         if appends {
@@ -125,7 +125,7 @@ impl Scratch {
         }
         let mut looks = 0;
         while arrived.len() < len {
-            // Bytes sent over loopback arrive, but perhaps not at this very moment.
+            // Bytes sent over loopback arrive, but perhaps not immediately.
             if !self.drain(&mut arrived)? {
                 looks += 1;
                 if looks > MAX_POLLS {
@@ -138,8 +138,8 @@ impl Scratch {
     }
 }
 
-/// The most checks for something that usually is there immediately. Checks are counted instead of
-/// time, as a busy machine may need more time.
+/// The maximum number of checks for something that usually happens immediately. Checks are counted
+/// instead of time, as a busy machine may need more time.
 pub(crate) const MAX_POLLS: u32 = 1_000;
 
 /// The time between two checks.

@@ -18,7 +18,7 @@ use crate::doctor::finding::Finding;
 /// Facts about the network.
 #[derive(Clone, Debug)]
 pub(crate) struct NetworkInfo {
-    /// The route of packets to the host; `None` if none was named.
+    /// The route of packets to the host; `None` if no host was named.
     pub(crate) route: Option<std::result::Result<HostRoute, Errno>>,
     /// The offloads of the card; `None` if the route has none.
     pub(crate) card: Option<std::result::Result<Offloads, Errno>>,
@@ -156,7 +156,7 @@ fn gathers(card: &Offloads, at: &str) -> Finding {
     }
 }
 
-/// Returns the finding about segmentation: whether the card or the kernel cuts what is sent into
+/// Returns the finding about segmentation: whether the card or the kernel splits data into
 /// packets.
 fn cuts(card: &Offloads, at: &str) -> Finding {
     let tcp = |name: &str| matches!(name, "tx-tcp-segmentation" | "tx-tcp6-segmentation");
@@ -225,7 +225,7 @@ fn of_congestion(congestion: &std::result::Result<(String, String), Errno>) -> F
     }
 }
 
-/// The longest time of a name lookup.
+/// The maximum duration of a name lookup.
 const LOOKUP_TIMEOUT: Duration = Duration::from_millis(1_200);
 
 #[cfg(test)]

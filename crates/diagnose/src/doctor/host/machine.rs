@@ -20,7 +20,7 @@ pub(crate) struct HostInfo {
     pub(crate) openat2: Result<(), Errno>,
     /// The version of Landlock.
     pub(crate) landlock: Result<u32, Errno>,
-    /// Whether a ring can be made, and what `kernel.io_uring_disabled` says.
+    /// Whether a ring can be created, and the value of `kernel.io_uring_disabled`.
     pub(crate) io_uring: (Result<(), Errno>, Option<String>),
     /// Whether the target is a peer.
     pub(crate) is_stream: bool,
@@ -119,7 +119,7 @@ fn named(errno: Errno) -> String {
     errno::name(errno).into_owned()
 }
 
-/// The version of Landlock that has everything that serve uses.
+/// The Landlock version from which on everything that serve uses is supported.
 const WHOLE: u32 = 6;
 
 #[cfg(test)]

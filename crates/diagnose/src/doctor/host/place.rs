@@ -1,4 +1,4 @@
-//! The environment of this program, as far as a remedy depends on it.
+//! The environment of this process, as far as a remedy depends on it.
 
 use std::fs;
 use std::path::Path;

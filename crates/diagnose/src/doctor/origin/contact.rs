@@ -1,4 +1,4 @@
-//! Examines what a server answers for the first byte of a file.
+//! Examines a server's response to a request for the first byte of a file.
 
 use std::time::{Duration, Instant};
 
@@ -35,7 +35,7 @@ pub(super) fn unreachable(error: &ClientError) -> Finding {
         .remedy("check the address, the network, and --origin-cacert")
 }
 
-/// A question for the first byte of a file, and its answer.
+/// A request for the first byte of a file, and its response.
 pub(super) struct Contact {
     pub(super) response: Response,
     connecting: Duration,
@@ -103,7 +103,7 @@ impl Contact {
                 .finding("ranges are answered")
                 .consequence("any part can be fetched directly");
         }
-        // It has no first byte (RFC 9110 14.1.2).
+        // An empty file has no first byte (RFC 9110 14.1.2).
         if self.response.fields.text("content-length") == Some("0") {
             return Finding::limited("ranges")
                 .finding("the file is empty, so no range of it can be requested")

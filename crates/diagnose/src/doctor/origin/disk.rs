@@ -12,8 +12,8 @@ use underpass_engine::hint::in_words;
 use crate::doctor::ends::scratch::NAME;
 use crate::doctor::finding::Finding;
 
-/// Examines the disk of a cache's folder, or of the folder above it: how fast it takes a new file
-/// of up to 256 MiB, which is removed, and whether files there can have holes.
+/// Examines the disk of a cache's folder, or of the folder above it: how fast a new file of up to
+/// 256 MiB, which is removed, can be written, and whether files there can have holes.
 #[must_use]
 pub fn examine_disk(folder: &Path) -> Finding {
     let name = "cache-disk";
@@ -46,8 +46,8 @@ pub fn examine_disk(folder: &Path) -> Finding {
     }
 }
 
-/// Returns how many bytes a second a new file in a folder takes, how many are free, and whether
-/// files can have holes. No file is left over.
+/// Returns the rate of writing a new file in bytes per second, the free bytes, and whether files
+/// can have holes. The file is removed.
 fn measure(place: &Path) -> io::Result<(u64, u64, bool)> {
     let atomic = AtomicFile::create(&place.join(NAME), 0o600)?;
     let mut file = atomic.file();
@@ -66,10 +66,10 @@ fn measure(place: &Path) -> io::Result<(u64, u64, bool)> {
     Ok((rate as u64, found.f_bavail * found.f_frsize, has_holes))
 }
 
-/// The bytes that are written to measure a disk.
+/// The number of bytes that are written to measure a disk.
 const TRIAL: u64 = 256 << 20;
 
-/// The longest time for that, without the end.
+/// The maximum time for writing, without the final sync.
 const TRIAL_TIME: Duration = Duration::from_secs(5);
 
 #[cfg(test)]

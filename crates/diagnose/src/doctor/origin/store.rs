@@ -48,7 +48,7 @@ pub(super) fn examine(client: &HttpClient<'_>, store: &Store) -> Vec<Finding> {
     findings
 }
 
-/// Says where keys were found.
+/// Reports where keys were found.
 fn keys(store: &Store) -> Finding {
     match store.keys_from {
         Some(place) => Finding::best("keys")
@@ -61,7 +61,7 @@ fn keys(store: &Store) -> Finding {
     }
 }
 
-/// Says whether the bucket exists and may be read.
+/// Reports whether the bucket exists and may be read.
 fn bucket(error: Option<&ClientError>) -> Finding {
     let Some(error) = error else {
         return Finding::best("bucket")
@@ -83,7 +83,7 @@ fn bucket(error: Option<&ClientError>) -> Finding {
         .remedy(remedy)
 }
 
-/// Says whether the store goes by the region that was given.
+/// Reports whether the store accepts the given region.
 fn region(store: &Store) -> Finding {
     let (given, named) = (store.region(), store.signed_region());
     match given == named {
@@ -151,8 +151,8 @@ fn first_object(client: &HttpClient<'_>, store: &Store) -> Result<Option<Url>, C
     Ok(None)
 }
 
-/// The seconds between two clocks that are no reason for worry.
+/// The maximum difference between two clocks in seconds that is harmless.
 const MAX_SKEW: u64 = 5;
 
-/// The number of folders within each other in which an object is looked for.
+/// The maximum depth of nested folders that are searched for an object.
 const MAX_DEPTH: u32 = 16;

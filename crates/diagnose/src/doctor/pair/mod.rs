@@ -1,8 +1,8 @@
-//! Two ends, and how bytes move between them: found out by moving some with the engine.
+//! Two ends, and how bytes move between them: tested by moving some with the engine.
 //!
-//! A trial does with a few bytes what the commands would do with all: in the engine's own order
-//! of mechanisms and with its own fallback, and for small files as `cp` does. So the doctor
-//! always agrees with the commands.
+//! A trial does with a few bytes what the commands would do with all: with the engine's order of
+//! mechanisms and its fallback, and for small files like `cp`. So the doctor always agrees with
+//! the commands.
 
 pub(super) mod file_system;
 pub(super) mod sharing;
@@ -33,7 +33,7 @@ pub struct PairTrials {
     pub to: String,
     /// Whether the target is a peer.
     pub is_stream: bool,
-    /// Whether the target can only be written to at its end.
+    /// Whether the target can be written to only at its end.
     pub appends: bool,
     /// The trial of what a command would do.
     pub way: Trial,
@@ -50,11 +50,11 @@ pub struct PairTrials {
 pub struct Trial {
     /// The engine's report.
     pub report: Report,
-    /// The end of the trial.
+    /// The outcome of the trial.
     pub outcome: TrialOutcome,
 }
 
-/// The end of a trial.
+/// The outcome of a trial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TrialOutcome {
     /// The bytes arrived unchanged.
@@ -132,7 +132,7 @@ fn buffered(sample: &TrialFile, target: &TrialTarget) -> Result<Option<Trial>> {
     Ok(Some(Trial { report, outcome }))
 }
 
-/// Moves some bytes. It fails only if there is nothing to move them into.
+/// Moves some bytes. It fails only if no temporary sink can be created.
 fn trial(sample: &TrialFile, target: &TrialTarget, options: Options<'_>) -> Result<Trial> {
     let scratch = match target.scratch() {
         Ok(scratch) => scratch,

@@ -66,7 +66,7 @@ pub(crate) fn finding(sharing: &PageSharing) -> Finding {
     }
 }
 
-/// The number of bytes sent, which any socket takes at once.
+/// The number of bytes sent, which any socket accepts at once.
 const LEN: usize = 64 << 10;
 
 /// The bytes of one call.

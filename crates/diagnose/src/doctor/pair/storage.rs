@@ -1,4 +1,4 @@
-//! Facts that affect moving bytes: pipes, the page cache, direct reading, files without a name.
+//! Facts that affect moving bytes: pipes, the page cache, direct I/O, unnamed files.
 
 use std::fs::{self, File};
 use std::io::IoSliceMut;
@@ -28,8 +28,8 @@ pub(crate) struct StorageInfo {
     pub(crate) cachestat: Result<u64, Errno>,
     /// Whether the file can be read bypassing the page cache.
     pub(crate) direct: Result<(), Errno>,
-    /// Whether a file without a name can be created and named; `Ok(false)` if it has a hidden
-    /// one. `None` if no copy would be made.
+    /// Whether an unnamed file can be created and named; `Ok(false)` if files have hidden names
+    /// instead. `None` if no copy would be made.
     pub(crate) unnamed: Option<Result<bool, Errno>>,
     /// Whether /proc is mounted.
     pub(crate) has_proc: bool,
@@ -46,7 +46,7 @@ impl StorageInfo {
         Self {
             pipe: (PipePool::capacity(), max.and_then(|max| max.trim().parse().ok())),
             nowait: match read {
-                // Having to wait is an answer, too.
+                // EAGAIN also shows that the flag is supported.
                 Ok(_) | Err(Errno::AGAIN) => Ok(()),
                 Err(errno) => Err(errno),
             },
@@ -63,7 +63,7 @@ fn read_direct(file: &File) -> Result<(), Errno> {
     let flags = OFlags::DIRECT.bits().cast_signed();
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     let mut room = vec![0; 2 * BLOCK];
-    // O_DIRECT needs memory at a multiple of a block.
+    // O_DIRECT needs memory aligned to a block.
     let skip = room.as_ptr().align_offset(BLOCK).min(BLOCK);
     let opened = File::options().read(true).custom_flags(flags).open(path);
     let read = opened.and_then(|file| file.read_at(&mut room[skip..skip + BLOCK], 0));

@@ -37,7 +37,7 @@ fn way(trials: &PairTrials) -> Finding {
     found.finding(finding)
 }
 
-/// Returns that finding if the bytes arrived.
+/// Returns the finding about that mechanism if the bytes arrived.
 fn open_way(trials: &PairTrials) -> Finding {
     let report = &trials.way.report;
     let declined = declined(trials);
@@ -116,7 +116,7 @@ fn of(trials: &PairTrials, mechanism: Mechanism, trial: &Trial) -> Finding {
             .finding("moved wrong bytes")
             .consequence("transfers by this mechanism are wrong")
             .remedy("choose another one with --mechanism"),
-        // One finding about it is enough.
+        // The error has its own finding already.
         outcome @ TrialOutcome::Failed(why) if *outcome == trials.way.outcome => {
             Finding::unneeded(name)
                 .finding(format!("fails as well: {why}"))
@@ -129,7 +129,7 @@ fn of(trials: &PairTrials, mechanism: Mechanism, trial: &Trial) -> Finding {
     }
 }
 
-/// Returns what a mechanism that works is good for.
+/// Returns the benefit of a mechanism that works.
 const fn means(mechanism: Mechanism, is_stream: bool) -> &'static str {
     match mechanism {
         Mechanism::Reflink => "a copy shares the blocks of its original: no byte moves at all",
