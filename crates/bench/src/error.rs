@@ -1,4 +1,4 @@
-//! The reason why a bench could not be completed, or a record not be read.
+//! The reason why a bench could not be completed, or a record could not be read.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -24,11 +24,11 @@ pub enum BenchError {
         /// The fault.
         why: String,
     },
-    /// Something about a file or a connection; also a file that is no record, a damaged one, or one
-    /// of another version of this program.
+    /// An error of a file or a connection; also a file that is not a record, or a record that is
+    /// damaged or of another version of this program.
     #[error(transparent)]
     Path(#[from] PathError),
-    /// The files or the connections of this bench exceed what this system has.
+    /// The files or the connections of this bench exceed a resource of this system.
     #[error(transparent)]
     Shortage(#[from] Shortage),
     /// Two records cannot be compared.

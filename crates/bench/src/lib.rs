@@ -1,10 +1,10 @@
-//! The bench: measures contenders against each other and against the traditional way, and warns
-//! where the figures cannot be trusted.
+//! The bench: compares contenders with each other and with a read-write loop, and warns if the
+//! figures cannot be trusted.
 //!
 //! `scenarios` has a file for each scenario, which `run` measures in turns with files, processes
 //! and cores; `load` starts servers and sends them requests, `programs` builds what the articles
-//! describe. The results are a `record`, the only input of `views` and `compare`. The program
-//! itself takes part as a process: this crate links neither its server nor its client.
+//! describe. The results are a `record`, the only input of `views` and `compare`. `underpass`
+//! itself is measured as a process: this crate links neither its server nor its client.
 
 #![forbid(unsafe_code)]
 

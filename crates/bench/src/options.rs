@@ -23,7 +23,7 @@ pub trait Benchmark {
     fn measure(&self, context: &Context<'_>) -> Result<Record>;
 }
 
-/// A scenario with the options that are only its own.
+/// A scenario with its specific options.
 pub trait Measure {
     /// Measures it.
     ///

@@ -43,9 +43,8 @@ fn cut(old: usize, new: usize) -> usize {
         .count()
 }
 
-/// Counts in how many orders of two groups each number of inversions is found, which is how the
-/// statistic of Mann and Whitney is distributed if both groups are alike. The index is the number
-/// of inversions.
+/// Counts the orders of two groups with each number of inversions, which gives the distribution of
+/// the Mann-Whitney statistic if both groups are alike. The index is the number of inversions.
 fn rank_sums(old: usize, new: usize) -> Vec<f64> {
     // The Gaussian binomial coefficient: factors (1 - q^(old + i)) / (1 - q^i).
     let max = old * new;
@@ -64,7 +63,7 @@ fn rank_sums(old: usize, new: usize) -> Vec<f64> {
 
 pub(crate) const CONFIDENCE: f64 = 0.95;
 
-/// Values of each run that are looked at: more add nothing, and the work grows with them.
+/// The maximum number of values of each run that are used: more add only work.
 const MAX_VALUES: usize = 30;
 
 #[cfg(test)]

@@ -39,18 +39,18 @@ pub(super) enum Difference {
     Better,
     /// Too few rounds for a verdict.
     Few,
-    /// None that differs from noise, or none that matters.
+    /// No difference beyond noise, or none that matters.
     Same,
     Worse,
 }
 
 impl Comparison {
-    /// Loads and compares two records: their values, or with `relative` how each contender stands
+    /// Loads and compares two records: their values, or with `relative` the ratio of each contender
     /// to the baseline of its own record and round. Differences of up to `percent` do not matter.
     ///
     /// # Errors
     ///
-    /// Those of [`Record::load`], and [`BenchError::Unlike`] if nothing of them can be compared.
+    /// Those of [`Record::load`], and [`BenchError::Unlike`] if they cannot be compared.
     pub fn of(old: &Path, new: &Path, relative: bool, percent: f64) -> Result<Self> {
         let records = [Record::load(old)?, Record::load(new)?];
         let unlike = |why| BenchError::Unlike { old: old.to_owned(), new: new.to_owned(), why };
@@ -71,7 +71,7 @@ impl Comparison {
         Ok(Self { records, relative, percent, lines, alone, caveats })
     }
 
-    /// Returns the comparison as a table, and what it comes to.
+    /// Returns the comparison as a table with a summary.
     #[must_use]
     pub fn table(&self) -> String {
         render::render(self)
@@ -125,9 +125,9 @@ fn lines(
             verdict,
         })
     };
-    // Calls are counted once, so that nothing is known of their spread.
+    // Calls are counted once, so their spread is unknown.
     let main = new.metrics(Rank::Main);
-    // Some scenarios have no metric that stands for all.
+    // Some scenarios have no main metric.
     let metrics = if main.is_empty() { new.metrics(Rank::Chart) } else { main };
     metrics.into_iter().filter(|metric| metric.name != CALLS.name).filter_map(line).collect()
 }
@@ -146,7 +146,7 @@ fn values(record: &Record, cell: usize, metric: &Metric, relative: bool) -> Vec<
     record.samples_of(cell).filter_map(ratio).collect()
 }
 
-/// Returns what bounds mean: a difference is one only if all of them are beyond the margin.
+/// Returns the verdict: values differ only if the whole interval is beyond the margin.
 fn verdict(interval: Interval, metric: &Metric, margin: f64) -> Difference {
     let Some((min, max)) = interval.bounds else { return Difference::Few };
     let grows = min > 1.0 + margin;
@@ -163,7 +163,7 @@ fn label(record: &Record, cell: usize) -> String {
     format!("{size} {}", record.label(cell))
 }
 
-/// Returns what else differed, so that a difference may not be due to the program.
+/// Returns the other differences between the runs, which may explain the result, too.
 fn caveats(old: &Record, new: &Record) -> Vec<String> {
     let none = || "none".to_owned();
     let facts = |record: &Record| {

@@ -73,7 +73,7 @@ const fn verdict(verdict: Difference) -> &'static str {
     }
 }
 
-/// Returns how many of what, and how many of them chance alone would make.
+/// Returns the number of each verdict, and how many differences are expected by chance alone.
 fn summary(comparison: &Comparison) -> String {
     let count = |verdict| comparison.with_verdict(verdict);
     let all = comparison.lines.len() - count(Difference::Few);

@@ -41,7 +41,7 @@ impl Host {
     ) -> io::Result<TcpStream> {
         let (family, kind) = (AddressFamily::INET, SocketType::STREAM);
         let socket = socket_with(family, kind, SocketFlags::CLOEXEC | flags, Some(ipproto::TCP))?;
-        // Where it may not be chosen, it is the system's, which is the one that was found.
+        // If this user may not choose it, the system's default applies, which the run has recorded.
         let _ = sockopt::set_tcp_congestion(&socket, &self.congestion);
         if let Some(bytes) = buffer {
             sockopt::set_socket_recv_buffer_size(&socket, bytes)?;

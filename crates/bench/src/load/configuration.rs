@@ -8,7 +8,7 @@ pub(crate) struct Configuration {
     pub(crate) tls: bool,
     /// The directives for files that are not in the page cache.
     pub(crate) cold: &'static str,
-    /// Whether it is started by root, whose files its worker has to read.
+    /// Whether root starts it, so that its worker must read files of root.
     pub(crate) is_root: bool,
 }
 
@@ -21,7 +21,7 @@ impl Configuration {
         } else {
             "access_log off;".to_owned()
         };
-        // Once only a 16th of them is free, it closes those that are idle.
+        // Once only a 16th of them is free, nginx closes idle ones.
         let connections = self.connections + self.connections / 15 + 1;
         let user = match template {
             _ if !self.is_root => "",
@@ -31,7 +31,7 @@ impl Configuration {
         template
             .replace("{user}", user)
             .replace("{cold}", self.cold)
-            // The connections share the files, which are in its cache.
+            // All connections share the open files in its cache.
             .replace("{open_files}", &(connections + OPEN_FILES).to_string())
             .replace("{connections}", &connections.to_string())
             .replace("{access_log}", &access_log)
@@ -44,7 +44,7 @@ impl Configuration {
 /// The name of the access log in the folder of the run.
 pub(crate) const ACCESS_LOG: &str = "access.log";
 
-/// The files that it has open in addition to its connections.
+/// The files that the server has open besides its connections.
 const OPEN_FILES: u32 = 64;
 
 /// The TLS settings: the certificate of the run. The suites and sessions that
@@ -54,7 +54,7 @@ pub(crate) const TLS: &str = "ssl_certificate certificate.pem; ssl_certificate_k
 
 pub(crate) const NGINX: &str = include_str!("../../../../peers/nginx.conf");
 
-/// nginx as it takes uploads.
+/// nginx configured for uploads.
 pub(crate) const NGINX_DAV: &str = include_str!("../../../../peers/nginx-dav.conf");
 
 pub(crate) const LIGHTTPD: &str = include_str!("../../../../peers/lighttpd.conf");

@@ -1,7 +1,7 @@
 //! A connection of the load, with TLS or without.
 //!
-//! It does as little as possible, so that it does not affect the measurement: without TLS the
-//! kernel drops bodies; with TLS certificates are not checked.
+//! It does as little work as possible, to not affect the measurement: without TLS the kernel drops
+//! bodies; with TLS, certificates are not checked.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -38,8 +38,8 @@ struct Encrypted {
     used: usize,
 }
 
-/// Returns what clients of the bench offer: TLS 1.3, the suite with the least to do first, which
-/// nginx and ours then both take, and no session of an earlier one.
+/// Returns what clients of the bench offer: TLS 1.3, the cheapest suite first, which both nginx and
+/// underpass then choose, and no resumption of earlier sessions.
 pub(crate) fn accept_any_certificate() -> crate::error::Result<Tls> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let verifier = Arc::new(AcceptAny(Arc::clone(&provider)));
@@ -75,8 +75,8 @@ impl LoadConnection {
         self.tls.is_some()
     }
 
-    /// Sends a request, or has it sent once the handshake is done. A connection on which nothing
-    /// is under way always takes it whole.
+    /// Sends a request, or queues it until the handshake is done. An idle connection always accepts
+    /// all of it.
     pub(crate) fn ask(&mut self, request: &[u8]) -> io::Result<()> {
         if let Some(tls) = &mut self.tls {
             tls.connection.writer().write_all(request)?;
@@ -88,7 +88,7 @@ impl LoadConnection {
         }
     }
 
-    /// Reads what has arrived; 0 at the end, `WouldBlock` if that is nothing.
+    /// Reads the available bytes; returns 0 at the end, `WouldBlock` if there are none.
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let Some(tls) = &mut self.tls else {
             return Ok(recv(&self.socket, buffer, RecvFlags::empty())?.0);
@@ -122,15 +122,15 @@ impl LoadConnection {
     pub(crate) fn close(&mut self) {
         if let Some(tls) = &mut self.tls {
             tls.connection.send_close_notify();
-            // The server may have gone first.
+            // The server may have closed the connection first.
             let _ = tls.flush(&self.socket);
         }
     }
 }
 
 impl Encrypted {
-    /// Looks at a little more of what has arrived; false at the end. By itself it would ask the
-    /// kernel for 4 KiB at a time.
+    /// Reads some more received bytes into the buffer; returns `false` at the end. The TLS library
+    /// itself would read 4 KiB at a time.
     fn advance(&mut self, socket: &TcpStream) -> io::Result<bool> {
         if self.used == self.buffer.len() {
             self.used = 0;
@@ -148,7 +148,7 @@ impl Encrypted {
         Ok(true)
     }
 
-    /// Sends pending bytes: a few packets, which a socket always takes.
+    /// Sends pending bytes: a few packets, which a socket always accepts.
     fn flush(&mut self, mut socket: &TcpStream) -> io::Result<()> {
         while self.connection.wants_write() {
             self.connection.write_tls(&mut socket)?;
@@ -157,7 +157,7 @@ impl Encrypted {
     }
 }
 
-/// Accepts every certificate: the server is our own.
+/// Accepts every certificate: the bench has started the server.
 #[derive(Debug)]
 struct AcceptAny(Arc<CryptoProvider>);
 
@@ -196,8 +196,8 @@ impl ServerCertVerifier for AcceptAny {
     }
 }
 
-/// The time that a server may take for the next piece.
+/// The maximum time to wait for the next bytes of a server.
 pub(super) const MAX_WAIT: Duration = Duration::from_secs(120);
 
-/// Read of an encrypted connection at once.
+/// The number of bytes read from an encrypted connection at once.
 const READ: usize = 64 << 10;

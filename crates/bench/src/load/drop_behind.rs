@@ -7,17 +7,17 @@ use std::num::NonZeroU64;
 
 use rustix::fs::{Advice, fadvise};
 
-/// Drops from the page cache what a client of a file has read, which begins again at its end.
+/// Drops from the page cache what a client has read of a file, which it reads over and over.
 #[derive(Debug)]
 pub(crate) struct DropBehind {
     file: File,
     position: FilePosition,
 }
 
-/// Where a client is, in bytes and pieces since it first began.
+/// The position of a client, in bytes and pieces since it first began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FilePosition {
-    /// Pieces of the file; its last bytes that make no piece are never dropped.
+    /// The number of pieces of the file; a shorter piece at its end is never dropped.
     pieces: u64,
     read: u64,
     dropped: u64,
@@ -30,12 +30,12 @@ impl DropBehind {
         Self { file, position }
     }
 
-    /// Notes that `len` more bytes have been read, and drops the pieces before them.
+    /// Records that `len` more bytes have been read, and drops the pieces before them.
     pub(crate) fn read(&mut self, len: u64) -> io::Result<()> {
         self.position.read += len;
         while let Some(offset) = self.position.next() {
-            // The kernel keeps pages in folios of up to some MiB, and one that reaches over the
-            // end of a range stays: so what lies before is dropped once more.
+            // The kernel keeps pages in folios of up to some MiB, and one that extends beyond the
+            // end of a range stays: so the bytes before are dropped once more.
             let from = offset.saturating_sub(OVERLAP);
             let len = NonZeroU64::new(offset + PIECE - from);
             fadvise(&self.file, from, len, Advice::DontNeed)?;
@@ -45,7 +45,7 @@ impl DropBehind {
 }
 
 impl FilePosition {
-    /// Returns where the next piece begins that is to be dropped.
+    /// Returns the offset of the next piece to drop.
     fn next(&mut self) -> Option<u64> {
         if self.pieces == 0 || self.dropped + BEHIND > self.read / PIECE {
             return None;
@@ -56,14 +56,14 @@ impl FilePosition {
     }
 }
 
-/// Dropped at once: so little that nothing waits for it.
+/// The number of bytes dropped at once: few enough that nothing waits for it.
 pub(super) const PIECE: u64 = 1 << 20;
 
-/// The largest folio that read-ahead makes, less a piece.
+/// The size of the largest folio that readahead creates, less a piece.
 const OVERLAP: u64 = 3 * PIECE;
 
-/// Pieces between the client and what is dropped. Both sockets' buffers are less, and pages in
-/// them would stay.
+/// The number of pieces between the client and the dropped bytes: more than both sockets' buffers,
+/// whose pages could not be dropped.
 const BEHIND: u64 = 17;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The common parts of samples of all scenarios with servers.
+//! The common parts of all samples with servers.
 
 use std::fs::File;
 use std::io;
@@ -119,12 +119,12 @@ impl ServerFixture<'_> {
         Ok(spent.measured(spent.elapsed_s(), served, all_cpu_s))
     }
 
-    /// Fails if the run is to end.
+    /// Fails if the run was cancelled.
     pub(crate) fn interrupted(&self) -> io::Result<()> {
         self.context.interrupted().map_err(|_| io::ErrorKind::Interrupted.into())
     }
 
-    /// Returns what `work` counts of a server.
+    /// Returns the system calls of a server during `work`.
     pub(crate) fn counted(
         &self,
         contender: Contender,
@@ -145,7 +145,7 @@ impl ServerFixture<'_> {
     }
 }
 
-/// Large files, each of which a client of its own streams over and over.
+/// Large files, each streamed over and over by a separate client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StreamedFiles {
     pub(crate) count: u32,
@@ -175,7 +175,7 @@ impl StreamedFiles {
         Ok(())
     }
 
-    /// Drops them from the page cache, unless they are to be there.
+    /// Drops them from the page cache, if they are cold.
     pub(crate) fn evict(&self, fixture: &ServerFixture<'_>) -> Result<()> {
         let mut cold = (0..self.count).filter(|_| self.is_cold);
         cold.try_for_each(|index| drop_cached(&fixture.site.file(&Self::name(index))))
@@ -209,8 +209,8 @@ impl LoadWindow {
     }
 }
 
-/// Returns the resources that are used while a generator runs for this time, and what the clients
-/// get whose latency is measured.
+/// Returns the resources used while a generator runs for this time, and the load of the clients
+/// whose latency is measured.
 pub(crate) fn during(
     generator: &mut LoadGenerator<'_>,
     server: &Server,
@@ -233,7 +233,7 @@ impl ResourceUse {
         self.server.cpu_s + (self.load.user + self.load.system).as_secs_f64()
     }
 
-    /// Returns what a sample found, of which the server and its load spent `all_cpu_s`
+    /// Returns the result of a sample, in which the server and its load used `all_cpu_s`
     /// altogether.
     pub(crate) fn measured(&self, wall_s: f64, served: Served, all_cpu_s: f64) -> Measured {
         let elapsed_s = self.elapsed_s();
@@ -250,7 +250,7 @@ impl ResourceUse {
 
 const SPARE_CONNECTIONS: u32 = 64;
 
-/// Files that programs have open for themselves.
+/// The number of files that programs open for themselves.
 pub(crate) const SPARE_FILES: u64 = 128;
 
 /// The warm-up, in which connections are established, caches filled and windows opened.

@@ -1,9 +1,9 @@
 //! Many connections on one thread, each of which sends a new request as soon as it has its
 //! response.
 //!
-//! The load must cost as little as possible, so that it does not affect the measurement: requests
-//! are made beforehand, heads are read with whatever of the body comes along, and the rest of a
-//! body is dropped by the kernel (`MSG_TRUNC`) without being copied.
+//! The load must cost as little as possible, to not affect the measurement: requests are built
+//! beforehand, a head is read together with the first bytes of its body, and the kernel drops the
+//! rest of the body (`MSG_TRUNC`) without copying it.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -22,14 +22,14 @@ use super::drop_behind::DropBehind;
 use super::responses::{ResponseFault, Responses};
 use crate::record::{Latency, Load};
 
-/// Connections that ask all the time.
+/// Connections that send requests all the time.
 pub(crate) struct LoadGenerator<'a> {
     epoll: rustix::fd::OwnedFd,
     requesters: Vec<Requester>,
     tallies: [ClassTotals; 2],
     /// The buffer for heads, and for the beginnings of bodies.
     buffer: Vec<u8>,
-    /// A buffer as long as what the kernel may drop at once. Nothing is ever written into it.
+    /// A buffer as long as the kernel may drop at once. Nothing is ever written into it.
     dropped: Vec<u8>,
     /// The server that requesters connect to for each of their requests, if they do.
     pub(crate) reconnects: Option<Host>,
@@ -90,7 +90,7 @@ impl<'a> LoadGenerator<'a> {
         })
     }
 
-    /// Connects a new requester, which asks at once.
+    /// Connects a new requester, which sends its request at once.
     pub(crate) fn join(
         &mut self,
         host: &Host,
@@ -167,7 +167,7 @@ impl<'a> LoadGenerator<'a> {
         self.tallies.iter().map(|tally| tally.bytes).sum()
     }
 
-    /// Returns what a class has got in the last run, which took so long.
+    /// Returns what a class received in the last run, which took `elapsed_s`.
     pub(crate) fn load(&self, class: Class, elapsed_s: f64) -> Load {
         let tally = &self.tallies[class as usize];
         let requesters = self.requesters.iter().filter(|requester| requester.class == class);
@@ -187,9 +187,9 @@ impl Requester {
         self.connection.ask(&self.request)
     }
 
-    /// Reads until its response is complete, which it returns, or until nothing more is
-    /// available; but only a few times, as others wait. Bytes that TLS has read from the socket
-    /// must be taken, as no event announces them.
+    /// Reads until the response is complete, which it returns, or until nothing more is
+    /// available; but only a few times, as other connections wait. Bytes that TLS has read from
+    /// the socket must be consumed, as no event announces them.
     fn turn(
         &mut self,
         tally: &mut ClassTotals,
@@ -241,7 +241,7 @@ impl Requester {
     }
 }
 
-/// Latencies by the million in a few pages; what is read from them is at most 1 % too large.
+/// A histogram of millions of latencies in a few pages; its values are at most 1 % too large.
 #[derive(Debug)]
 pub(crate) struct Latencies(Histogram<u64>);
 
@@ -253,7 +253,7 @@ impl Default for Latencies {
 
 impl Latencies {
     pub(crate) fn add(&mut self, latency: Duration) {
-        // It grows as far as memory allows, which no latency of a run comes near.
+        // The histogram grows automatically, so no latency of a run is out of range.
         let _ = self.0.record(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
     }
 
@@ -280,17 +280,17 @@ fn connect(epoll: &rustix::fd::OwnedFd, host: &Host, index: usize) -> io::Result
     Ok(connection)
 }
 
-/// Read at once of a head and the start of its body: a response of 10 KiB as a whole.
+/// The number of bytes of a head and its body read at once: all of a response of 10 KiB.
 const PIECE: usize = 16 << 10;
 
-/// Dropped at once, at most: what a stream may do while others wait.
+/// The maximum number of bytes that a stream drops at once, while others wait.
 const DROPPED: usize = 256 << 10;
 
-/// Reads of a requester before others have their turn.
+/// The maximum number of reads of a requester per turn.
 const READS: usize = 4;
 
-/// Events taken from the kernel at once.
+/// The number of events read from the kernel at once.
 const EVENTS: usize = 256;
 
-/// The time that all connections together may be silent.
+/// The maximum time for which no connection receives anything.
 const MAX_SILENCE: Duration = Duration::from_secs(30);

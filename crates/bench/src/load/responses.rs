@@ -8,12 +8,12 @@ use std::io;
 #[derive(Clone, Debug)]
 pub(crate) struct Responses {
     expected: u64,
-    /// The part of a head that has arrived without its end.
+    /// The beginning of a head whose end has not arrived yet.
     head: Vec<u8>,
-    /// Bytes of a body that are still to come, which may be [skipped](Self::skip); none between two
+    /// The missing bytes of a body, which may be [skipped](Self::skip); `None` between two
     /// responses and within a head.
     pub(super) left: Option<u64>,
-    /// Responses that have arrived whole.
+    /// The number of complete responses.
     pub(super) finished: u64,
     pub(super) body_bytes: u64,
 }
@@ -45,12 +45,12 @@ impl Responses {
         Self { expected, head: Vec::new(), left: None, finished: 0, body_bytes: 0 }
     }
 
-    /// Returns whether nothing has arrived of a response that is not whole.
+    /// Returns whether no incomplete response has begun.
     pub(crate) const fn is_between(&self) -> bool {
         self.left.is_none() && self.head.is_empty()
     }
 
-    /// Parses a piece of what has arrived, and hands on what of it is of bodies.
+    /// Parses a piece of received bytes, and passes on the parts of bodies in it.
     pub(crate) fn feed(
         &mut self,
         mut piece: &[u8],
@@ -69,7 +69,7 @@ impl Responses {
         Ok(())
     }
 
-    /// Takes `len` bytes of the present body as arrived.
+    /// Counts `len` bytes of the current body as received.
     pub(crate) fn skip(&mut self, len: u64) -> Result<(), ResponseFault> {
         let left =
             self.left.and_then(|left| left.checked_sub(len)).ok_or(ResponseFault::Surplus)?;
@@ -121,7 +121,7 @@ impl Responses {
     }
 }
 
-/// Fails unless a response begins with these bytes, its version and status.
+/// Fails unless a response begins with these bytes, which are its version and status.
 pub(crate) fn require_status(response: &[u8], status: &[u8]) -> Result<(), ResponseFault> {
     if response.starts_with(status) {
         return Ok(());
@@ -184,7 +184,7 @@ mod tests {
             let mut responses = Responses::new(body.len() as u64);
             let mut bodies = Vec::new();
             for (index, piece) in stream.chunks(len).enumerate() {
-                // As the load does it: what is left of a body may be skipped unseen.
+                // Like the load: the rest of a body may be skipped unread.
                 match responses.left.filter(|left| *left >= piece.len() as u64) {
                     Some(_) if index % 2 == 0 => {
                         responses.skip(piece.len() as u64).unwrap();

@@ -23,7 +23,7 @@ use crate::run::{
     CallTracer, Context, RunFolder, Running, build, find, is_root, poll_until, retry,
 };
 
-/// A server that answers. Ended when dropped.
+/// A running server that has responded. Ended when dropped.
 #[derive(Debug)]
 pub(crate) struct Server {
     running: Running,
@@ -38,17 +38,17 @@ pub(crate) struct ServedSite<'a> {
     /// The folder of the run; its subfolder [`FILES`] is what is served.
     pub(crate) folder: RunFolder,
     pub(crate) log: bool,
-    /// Connections that there may be at once, if there are many.
+    /// The maximum number of simultaneous connections, if it is large.
     pub(crate) connections: Option<u32>,
     /// Whether connections are encrypted, by the certificate and key of the run.
     pub(crate) is_encrypted: bool,
-    /// Where the server runs; wherever the kernel puts it if it is not kept anywhere.
+    /// The core that the server runs on; `None` leaves that to the kernel.
     pub(crate) core: Option<usize>,
     _squid: SquidMemory,
 }
 
 impl<'a> ServedSite<'a> {
-    /// Returns a new folder in `dir` with nothing to serve yet.
+    /// Creates a folder in `dir`, without files to serve yet.
     pub(crate) fn create(
         context: &'a Context<'a>,
         dir: &Path,
@@ -82,10 +82,10 @@ impl<'a> ServedSite<'a> {
         Ok(())
     }
 
-    /// Starts a server and waits until it answers.
+    /// Starts a server and waits until it responds.
     pub(crate) fn start(&self, kind: &ServerKind) -> Result<Server> {
         if self.log {
-            // What the server before has logged is not to be written to the disk now.
+            // The log of the previous server must not be written to the disk now.
             for log in [configuration::ACCESS_LOG, LOG] {
                 self.folder.clear(&self.folder.file(log))?;
             }
@@ -151,7 +151,7 @@ impl<'a> ServedSite<'a> {
         })
     }
 
-    /// Returns the command of a server that others wrote.
+    /// Returns the command of another project's server.
     fn other(
         &self,
         other: &ServerProgram,
@@ -264,19 +264,19 @@ impl Server {
 impl Drop for Server {
     /// A killed nginx leaves its worker running forever, so it gets a signal to quit first.
     fn drop(&mut self) {
-        // The id of one that has ended may be another process's.
+        // The process id of a server that has ended may have been reused.
         if !self.kind.leaves_workers() || self.running.has_ended() {
             return;
         }
         let open = |pid| pidfd_open(pid, PidfdFlags::empty()).ok();
         let processes: Vec<_> = self.processes().into_iter().filter_map(open).collect();
         if let Some(master) = processes.first() {
-            // Fails if it has ended, which is as good.
+            // This fails if the process has ended already.
             let _ = pidfd_send_signal(master, Signal::TERM);
         }
         let limits = Limits::since(Instant::now(), Some(MAX_WAIT), None);
         for process in &processes {
-            // One that has ended, but has not been waited for yet, is ready too.
+            // A process that has ended, but was not waited for yet, is ready, too.
             if limits.until_ready(process, PollFlags::IN).is_err() {
                 let _ = pidfd_send_signal(process, Signal::KILL);
             }
@@ -284,7 +284,7 @@ impl Drop for Server {
     }
 }
 
-/// Returns why a server does not answer, in its own words.
+/// Returns why a server does not respond, by its last message.
 fn ended(running: Running, kind: &ServerKind) -> BenchError {
     match running.finish(Some(Duration::ZERO), &AtomicBool::new(false)) {
         Ok(finished) => finished.failure(kind.to_string()),
@@ -324,7 +324,7 @@ const KEY: &str = "key.pem";
 
 const LOG: &str = "underpass.log";
 
-/// More than any load has.
+/// More connections than any load has.
 const CONNECTIONS: u32 = 4096;
 
 /// The time that a server may take to begin and to end.

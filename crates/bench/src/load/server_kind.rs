@@ -10,7 +10,7 @@ use crate::record::Contender;
 /// A server, and how it is configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ServerKind {
-    /// A server that others wrote, with its program if that is not found by its name.
+    /// Another project's server, with the path of its program if PATH does not have it.
     Other(&'static ServerProgram, Option<PathBuf>),
     Cache(CacheSetup),
     /// `underpass serve` with these additional options.
@@ -36,7 +36,7 @@ pub(crate) struct ServerProgram {
 
 pub(crate) const NGINX: ServerProgram = ServerProgram {
     name: "nginx",
-    // It takes a relative prefix for one of its own.
+    // nginx resolves a relative prefix against its own.
     words: "-p FOLDER -c server.conf",
     template: Some(configuration::NGINX),
     cold: "",
@@ -52,14 +52,14 @@ const NGINX_AIO: ServerProgram = ServerProgram {
     ..NGINX
 };
 
-/// nginx that reads past the page cache.
+/// nginx with direct I/O.
 const NGINX_DIRECT: ServerProgram = ServerProgram {
     cold: "aio threads; directio 512; output_buffers 2 1m;",
     recorded: "nginx with peers/nginx.conf, aio threads and directio",
     ..NGINX
 };
 
-/// nginx as it takes files.
+/// nginx configured for uploads.
 pub(crate) const NGINX_DAV: ServerProgram = ServerProgram {
     template: Some(configuration::NGINX_DAV),
     recorded: "nginx with peers/nginx-dav.conf",

@@ -14,7 +14,7 @@ use crate::run::{process, processor_time};
 #[derive(Clone, Debug)]
 pub(crate) struct ServerUsage {
     at: Instant,
-    /// Time on a processor by process, of all threads that there are or ever were.
+    /// Processor time by process, of all its threads, including those that have ended.
     processes: HashMap<Pid, Duration>,
     counts: ProcessCost,
 }
@@ -27,7 +27,7 @@ impl ServerUsage {
     pub(crate) fn read(processes: &[Pid]) -> Self {
         let mut usage = Self::zero();
         for pid in processes {
-            // What cannot be read belongs to a thread or process that has ended.
+            // An unreadable entry belongs to a thread or process that has ended.
             if let Ok(proc) = process(*pid) {
                 let io = proc.io().ok();
                 usage.counts.storage_read_bytes += io.map_or(0, |io| io.read_bytes);
@@ -39,7 +39,7 @@ impl ServerUsage {
                     counts.involuntary_switches += status.nonvoluntary_ctxt_switches.unwrap_or(0);
                 }
             }
-            // Last, so that what all of this costs is not between the time and the cost.
+            // Read last, so that the work above is not between it and the wall clock.
             usage.processes.insert(*pid, processor_time(*pid));
         }
         usage.at = Instant::now();
@@ -52,7 +52,7 @@ impl ServerUsage {
         ProcessCost {
             wall_s: self.at.duration_since(earlier.at).as_secs_f64(),
             cpu_s: self.cpu_since(earlier),
-            // Of threads that have ended nothing is known.
+            // Threads that have ended are not counted.
             voluntary_switches: count(|of| of.voluntary_switches),
             involuntary_switches: count(|of| of.involuntary_switches),
             storage_read_bytes: count(|of| of.storage_read_bytes),
@@ -126,7 +126,7 @@ mod tests {
     fn this_process_has_threads_memory_and_a_child() {
         let me = rustix::process::getpid();
         let before = ServerUsage::read(&[me]);
-        // Its time counts, though the thread has ended.
+        // Its time counts even after the thread has ended.
         let busy = || {
             let started = Usage::of_this_thread();
             while (Usage::of_this_thread() - started).user.as_millis() < 30 {}

@@ -59,8 +59,8 @@ pub(crate) fn measure(
     })
 }
 
-/// Returns what the receiver got, as the sender knows of it; it does not count what was on its
-/// way when the sender stopped, and if that was all, what was sent counts.
+/// Returns the receiver's summary in the sender's output. It lacks the bytes in flight when the
+/// sender stopped; if these were all bytes, the sender's summary counts.
 fn sum(sender: &Finished) -> Result<IperfSum> {
     let output: Value = serde_json::from_str(&sender.stdout).unwrap_or_default();
     let sums = ["sum_received", "sum_sent"].map(|name| &output["end"][name]).into_iter();

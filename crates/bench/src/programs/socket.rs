@@ -1,4 +1,4 @@
-//! Builds the programs of `peers/`, which are embedded in this program, and has their arguments.
+//! Builds the programs of `peers/`, whose sources are embedded, and knows their arguments.
 
 use std::fmt::Display;
 use std::fs;
@@ -31,7 +31,7 @@ impl SocketPrograms {
     ) -> Result<Self> {
         let folder = run.file("peers");
         fs::create_dir(&folder).with_path("creating", &folder)?;
-        // Some are run with another current folder.
+        // Some programs run in another current folder.
         let folder = fs::canonicalize(&folder).with_path("looking at", &folder)?;
         let mut programs = Self { folder, tools: Vec::new() };
         for contender in unique(variants.iter().map(|variant| variant.contender)) {
@@ -187,7 +187,7 @@ struct Tool {
     version: &'static str,
     sources: &'static [(&'static str, &'static str)],
     builds: &'static [&'static str],
-    /// Bytes that its receivers read at once, if it has any.
+    /// The number of bytes that its receiver reads at once, if it has one.
     receives: Option<&'static str>,
 }
 
@@ -219,7 +219,7 @@ const JAVA: Tool = Tool {
         ("TransferTo.java", include_str!("../../../../peers/java/TransferTo.java")),
     ],
     builds: &["javac -d . StreamCopy.java TransferTo.java"],
-    // As much as the article's servers.
+    // As many bytes as the article's servers.
     receives: Some("4096"),
 };
 
@@ -231,7 +231,7 @@ const PYTHON: Tool = Tool {
     version: "--version",
     sources: &[("stream.py", include_str!("../../../../peers/python/stream.py"))],
     builds: &[],
-    // As much as the article's client.
+    // As many bytes as the article's client.
     receives: Some("65536"),
 };
 
@@ -244,8 +244,8 @@ impl Tool {
         }
     }
 
-    /// Returns the program that is run, by its whole path. What stands in PATH for Python may be
-    /// a script that looks for it.
+    /// Returns the absolute path of the program. For Python, the file in PATH may be a script that
+    /// searches for the real one.
     fn program(&self) -> PathBuf {
         let name = self.programs[self.programs.len() - 1];
         let found = find(name).unwrap_or_else(|| name.into());

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use underpass_engine::Mechanism;
 
-/// Has records contain the text of a type.
+/// Makes a type appear as text in records.
 macro_rules! as_text {
     ($type:ty) => {
         impl From<$type> for String {
@@ -30,7 +30,7 @@ pub(super) use as_text;
 /// programs that it needs apart from this one.
 macro_rules! contenders {
     ($($variant:ident $group:ident $name:literal $label:literal [$($program:literal),*])*) => {
-        /// A program, or a variant of one, that takes part in a measurement.
+        /// A measured program, or a variant of one.
         #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
         #[serde(into = "String", try_from = "String")]
         pub(crate) enum Contender {
@@ -145,13 +145,13 @@ impl Contender {
         self.entry().is_ok_and(|entry| entry.group == Group::Peer)
     }
 
-    /// Returns whether `underpass` moves the bytes, on one side at least.
+    /// Returns whether `underpass` moves the bytes on at least one side.
     pub(crate) fn is_ours(self) -> bool {
         self.entry().map_or(true, |entry| entry.group == Group::Ours)
     }
 
-    /// Returns whether a step can be chosen: a clone is one call, and the others choose
-    /// themselves.
+    /// Returns whether a step can be chosen: a clone is one call, and other programs choose their
+    /// own.
     pub(crate) fn has_steps(self) -> bool {
         match self {
             Self::Only(mechanism) => mechanism != Mechanism::Reflink,

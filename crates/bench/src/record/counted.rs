@@ -26,7 +26,7 @@ impl Counted {
         Self { served_bytes: Some(bytes), ..Self::new(Role::Server, calls) }
     }
 
-    /// Returns the same of this cell.
+    /// Returns these calls for this cell.
     pub(crate) fn of(self, cell: usize) -> Self {
         Self { cell, ..self }
     }

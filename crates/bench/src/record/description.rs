@@ -14,8 +14,8 @@ pub(crate) struct Description {
     pub(crate) by_thread: bool,
     /// The processes that should not share a core, if any.
     pub(crate) cores: Option<&'static str>,
-    /// The program without which the comparison is not complete, if any, whose version the
-    /// environment of a record has: cp or nginx.
+    /// The program that the comparison needs, if any, whose version is in the environment of a
+    /// record: cp or nginx.
     pub(crate) expected: Option<Contender>,
     /// Whether the load has to be faster than the server.
     pub(crate) saturates: bool,
@@ -44,7 +44,7 @@ impl Description {
         metrics: &[],
     };
 
-    /// Returns a size as it was typed; of a folder, as it is.
+    /// Returns a size as it was typed; that of a folder in full.
     pub(crate) fn size_label(&self, size: u64) -> String {
         if self.whole_folders { Unit::Bytes.show(size as f64) } else { short_size(size) }
     }
@@ -56,7 +56,7 @@ impl Default for &'static Description {
     }
 }
 
-/// Descriptions are those of one program, and names are theirs alone.
+/// All descriptions are compiled in and have unique names, so the names are compared.
 impl PartialEq for Description {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name

@@ -3,19 +3,19 @@
 
 use super::{Counted, Load, NamedCall, Record, Role, Sample, Served, Side, Unit};
 
-/// A value that is measured of each sample, or computed from it.
+/// A value that is measured in each sample, or computed from it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Metric {
-    /// Its name in the names of files and in anchors.
+    /// Its name in file names and anchors.
     pub(crate) name: &'static str,
     /// Its name for people.
     pub(crate) title: &'static str,
     /// Its name above a column.
     pub(crate) short: &'static str,
-    /// The side that it is measured of; none if it is measured of both together.
+    /// The side that it is measured on; `None` for both together.
     pub(crate) whose: Option<SampleSide>,
     pub(crate) unit: Unit,
-    /// Which direction is the better one; none if neither is.
+    /// Which direction is better; `None` if neither is.
     pub(crate) preference: Option<Preference>,
     pub(crate) rank: Rank,
     pub(crate) of: fn(&Record, &Sample) -> Option<f64>,
@@ -102,8 +102,8 @@ impl Metric {
         (self.of)(record, sample).filter(|value| value.is_finite())
     }
 
-    /// Returns what it is, of which side, for how much: `Processor time of the sender for each
-    /// GiB`.
+    /// Returns the full title, with its side and unit of work: `Processor time of the sender for
+    /// each GiB`.
     pub(crate) fn heading(&self, record: &Record) -> String {
         let role = self.whose.and_then(|whose| role(record, whose));
         let whose = role.map(|role| format!(" of the {role}")).unwrap_or_default();
@@ -145,8 +145,8 @@ impl Metric {
 }
 
 impl Record {
-    /// Returns the metrics of at least this rank that at least one sample has, and not as 0
-    /// alone.
+    /// Returns the metrics of at least this rank for which at least one sample has a value other
+    /// than 0.
     pub(crate) fn metrics(&self, rank: Rank) -> Vec<&'static Metric> {
         let has = |metric: &&Metric| {
             let mut values = self.samples.iter().filter_map(|sample| metric.value(self, sample));
@@ -289,7 +289,7 @@ fn cost(record: &Record, sample: &Sample, side: Option<&Side>) -> Option<f64> {
 }
 
 /// Returns the context switches of the thread that moved the bytes, or of the whole process in
-/// scenarios with other programs, of which nothing else is known.
+/// scenarios with other programs, whose threads are unknown.
 fn switches(by_thread: bool, side: &Side) -> Option<f64> {
     let (voluntary, involuntary) = if by_thread {
         let thread = side.thread.as_ref()?;
@@ -306,7 +306,7 @@ fn responses(record: &Record) -> f64 {
     f64::from(record.arguments.responses.unwrap_or(1))
 }
 
-/// Returns what the clients of a server got, if requests are what was measured.
+/// Returns the load of a server's clients, if requests were measured.
 fn requested(sample: &Sample) -> Option<Load> {
     match sample.served? {
         Served::Requests(load) | Served::Scale { load, .. } => Some(load),
@@ -314,7 +314,7 @@ fn requested(sample: &Sample) -> Option<Load> {
     }
 }
 
-/// Returns what was counted of a process in the pass of its own; none if nothing was.
+/// Returns the calls of a process in the counted pass; `None` if they were not counted.
 fn counted(record: &Record, cell: usize, role: Role) -> Option<&Counted> {
     record.counted.iter().find(|one| (one.cell, one.role) == (cell, role))
 }
@@ -324,8 +324,8 @@ fn sum(counted: &Counted, is_meant: impl Fn(&NamedCall) -> bool) -> u64 {
     meant.fold(0, |sum, call| sum.saturating_add(call.calls))
 }
 
-/// Returns how many responses, or GiB, arrived while the calls of a server were counted; none if
-/// there were none, or if that is not what was measured.
+/// Returns how many responses, or GiB, arrived while the calls of a server were counted; `None` if
+/// there were none, or if something else was measured.
 pub(crate) fn served_amount(record: &Record, counted: &Counted) -> Option<f64> {
     let bytes = counted.served_bytes.filter(|bytes| *bytes > 0)?;
     let each = match served_in(record) {

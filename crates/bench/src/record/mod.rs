@@ -1,8 +1,8 @@
 //! The record of a run: everything that was measured, and where, as one versioned JSON object.
 //!
 //! Tables are drawn from a record alone, so that the same record always gives the same table. It
-//! names neither the machine nor any folder of it. What its fields mean stands in docs/records.md,
-//! which a test compares with them.
+//! names neither the machine nor any folder of it. docs/records.md describes its fields, which a
+//! test verifies.
 
 mod contender;
 mod counted;
@@ -258,14 +258,14 @@ impl Cell {
         format!("{}{load}", self.variant)
     }
 
-    /// Returns what a cell is about apart from its variant: size, connections, load.
+    /// Returns the parameters of a cell other than its variant: size, connections, load.
     pub(crate) fn point(&self) -> (u64, Option<u32>, Option<BadClients>) {
         (self.size, self.connections, self.load)
     }
 }
 
 impl Side {
-    /// Creates a side of which only the time is known.
+    /// Creates a side with a time only.
     pub(crate) const fn new(role: Role, elapsed_s: f64) -> Self {
         Self { role, elapsed_s, thread: None, process: None }
     }

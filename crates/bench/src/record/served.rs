@@ -30,7 +30,7 @@ pub(crate) enum Served {
     /// Requests, one after the other on each connection (`serve`), or connections with one request
     /// each (`serve_handshakes`).
     Requests(Load),
-    /// Requests, and the memory that the server took for them (`scale`).
+    /// Requests, and the memory that the server used for them (`scale`).
     Scale { load: Load, start: ServerMemory, busy: ServerMemory },
     /// Requests for a hot file, alone and while large ones are streamed (`serve_fairness`).
     Fairness { alone: Load, beside: Load, streamed_bytes: u64 },
@@ -104,7 +104,7 @@ pub(crate) struct IdleFound {
 }
 
 impl Served {
-    /// Returns the bytes of files that arrived; none where something else was measured.
+    /// Returns the bytes of files that arrived; `None` if something else was measured.
     pub(crate) const fn bytes(&self) -> Option<u64> {
         match self {
             Self::Requests(load) | Self::Scale { load, .. } => Some(load.bytes),

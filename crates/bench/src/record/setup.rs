@@ -63,7 +63,7 @@ pub(crate) enum OriginalKind {
     /// One file of random bytes.
     #[default]
     File,
-    /// A folder that was there.
+    /// An existing folder.
     Folder,
     /// A folder of files of 1 to 16 KiB.
     SmallFiles,
@@ -74,7 +74,7 @@ pub(crate) enum OriginalKind {
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Dropped {
-    /// Everything of all programs: bytes, names and facts.
+    /// All caches of the system: bytes, names and metadata.
     AllCaches,
     /// The bytes of its files.
     PageCache,
@@ -84,8 +84,8 @@ pub(crate) enum Dropped {
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum EarlierCopies {
-    /// They stay until the end: after the removal of thousands of files ext4 takes several times as
-    /// long to make new ones, for minutes, whichever program makes them.
+    /// They stay until the end: for minutes after the removal of thousands of files, ext4 takes
+    /// several times as long to create new ones, whichever program does that.
     #[default]
     Stay,
     /// They are removed after each sample, for there is no room for all of them.
@@ -106,7 +106,7 @@ pub(crate) struct CommandLine {
 }
 
 impl CommandLine {
-    /// Creates the line of a contender of which nothing was run.
+    /// Creates an empty line for a contender that was not run.
     pub(crate) const fn of(contender: Contender) -> Self {
         Self { contender, command: None, client: None, server: None }
     }

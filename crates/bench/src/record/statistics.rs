@@ -55,7 +55,7 @@ impl Record {
         summarize(self.samples_of(cell).filter_map(value))
     }
 
-    /// Returns how some value of each sample of a cell stands to that of the baseline of the same
+    /// Returns the ratio of a value of each sample of a cell to that of the baseline of the same
     /// size, round by round.
     pub(crate) fn ratio_by(
         &self,
@@ -65,7 +65,7 @@ impl Record {
         self.ratio_between(cell, self.like(&self.cells[cell], self.baseline)?, value)
     }
 
-    /// Returns how some value of each sample of a cell stands to that of another cell, round by
+    /// Returns the ratio of a value of each sample of a cell to that of another cell, round by
     /// round.
     pub(crate) fn ratio_between(
         &self,
@@ -89,7 +89,7 @@ impl Record {
         self.summary_by(cell, count).map(|summary| summary.median)
     }
 
-    /// Returns the cell of a variant that is like another one in everything else.
+    /// Returns the cell of a variant with the other parameters of this cell.
     pub(crate) fn like(&self, cell: &Cell, variant: Variant) -> Option<usize> {
         let is_like = |other: &Cell| other.point() == cell.point() && other.variant == variant;
         self.cells.iter().position(is_like)
@@ -117,8 +117,8 @@ impl Record {
         others().any(|cell| others().filter(|other| key(other) == key(cell)).count() > 1)
     }
 
-    /// Returns what a cell is: its variant, the bad clients if there are any, and the connections
-    /// if these are varied.
+    /// Returns the label of a cell: its variant, the bad clients if there are any, and the
+    /// connections if these are varied.
     pub(crate) fn label(&self, cell: usize) -> String {
         let cell = &self.cells[cell];
         let count = cell.connections.map(|count| format!(", {count} connections"));
@@ -144,8 +144,8 @@ impl Record {
     }
 
     /// Returns the size up to which the baseline costs less processor time than `contender`; 0 if
-    /// at no size. It is the limit at which all sizes together cost least, each with the same
-    /// weight.
+    /// it never does. It is the limit that minimizes the cost of all sizes together, with equal
+    /// weights.
     pub(crate) fn crossover(&self, contender: Contender) -> u64 {
         let mut gains: Vec<(u64, f64)> = self
             .sizes()

@@ -1,4 +1,4 @@
-//! Values in the form for people.
+//! Values formatted for people.
 
 use underpass_engine::Grouped;
 

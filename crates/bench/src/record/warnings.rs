@@ -26,7 +26,7 @@ pub(crate) fn warnings(record: &Record) -> Vec<String> {
     found
 }
 
-/// Returns the contenders that should have been measured and were not there.
+/// Returns the requested contenders that were not installed.
 fn missing(record: &Record) -> Vec<&str> {
     let is_absent = |program: &Contender| match program {
         Contender::Cp => record.environment.cp.is_none(),
@@ -38,7 +38,7 @@ fn missing(record: &Record) -> Vec<&str> {
     expected.into_iter().chain(transfers.chain(copies).map(String::as_str)).collect()
 }
 
-/// Names cells whose samples end before a process is well under way.
+/// Names cells whose samples are too short for the start of a process not to matter.
 fn too_short(record: &Record) -> Option<String> {
     let cells = names(record, |index| {
         let wall = record.median(index, |sample| Some(sample.wall_s));
@@ -165,14 +165,14 @@ const MIN_TIME_S: f64 = 0.005;
 /// The maximum ratio of the slowest sample to the fastest.
 const MAX_SPREAD: f64 = 2.0;
 
-/// The part of a core from which on it is used up.
+/// The share of a core from which on it counts as saturated.
 const SATURATED: f64 = 0.93;
 
-/// Processor seconds of which some ms are a hundredth.
+/// The minimum processor seconds, of which some milliseconds are one percent.
 const MIN_CPU_S: f64 = 0.4;
 
 /// The part of all processor time that others may use.
 const MAX_OTHERS: f64 = 0.1;
 
-/// With fewer the median is an extreme, or hardly better.
+/// The minimum number of rounds: with fewer, the median is an extreme, or hardly better.
 const MIN_RUNS: u32 = 3;

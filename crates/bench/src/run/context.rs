@@ -16,7 +16,7 @@ pub struct Context<'a> {
     pub program: PathBuf,
     /// Set when the run is to end, as by a signal.
     pub cancel: &'a AtomicBool,
-    /// Learns how far the run is.
+    /// Receives the progress of the run.
     pub observer: &'a dyn RunObserver,
 }
 
@@ -50,7 +50,7 @@ pub struct Start<'a> {
     pub(crate) run: &'a RunArgs,
 }
 
-/// Learns how far a run is. It is called between samples, so that it does not disturb them.
+/// Receives the progress of a run. It is called between samples, so that it does not disturb them.
 pub trait RunObserver: Debug + Sync {
     /// Begins a run with `total` units of work.
     fn begin(&self, total: u64);
@@ -58,7 +58,7 @@ pub trait RunObserver: Debug + Sync {
     /// Names what is measured next.
     fn measuring(&self, what: &str);
 
-    /// Notes that `done` more units of work are done.
+    /// Receives the number of further units of work that are done.
     fn advance(&self, done: u64);
 
     /// Ends the run.

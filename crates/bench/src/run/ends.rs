@@ -1,4 +1,4 @@
-//! A file that is moved from a source to a target, and what every sample of that needs.
+//! A file that is moved from a source to a target, and the preparation of each sample.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ impl<'a> SampleEnds<'a> {
         let Start { context, run } = start;
         let source = RunFolder::create(&run.dir)?;
         let target = RunFolder::create(to.unwrap_or(&run.dir))?;
-        // Both in one folder share its room.
+        // Source and target in one folder share its space.
         source.require_space(largest.saturating_mul(if to.is_none() { 2 } else { 1 }))?;
         target.require_space(largest)?;
         let mut plan = RunPlan::new(start, sizes, survey(cores, source.path(), None));

@@ -126,7 +126,7 @@ impl Content {
                 continue;
             }
             hasher.update(name.as_os_str().as_bytes());
-            // No name has such a byte in it, so that none can pass for another one with its facts.
+            // No name contains this byte, so no name and metadata can equal those of another entry.
             hasher.update([0]);
             if has_facts {
                 hasher.update(facts.mode().to_le_bytes());
@@ -154,20 +154,20 @@ impl Content {
     }
 
     fn path(&self, name: &Path) -> PathBuf {
-        // With a slash at its end a file would be none.
+        // A joined empty path would end in a slash, which a file cannot.
         if name == Path::new("") { self.root.clone() } else { self.root.join(name) }
     }
 }
 
-/// Adds the bytes of a file: what is not zero, with its place, so that a hole and zeros are the
-/// same and neither has to be read.
+/// Adds the nonzero bytes of a file with their offsets, so that holes and zeros are equal and
+/// neither has to be hashed.
 fn bytes_of(path: &Path, facts: &Metadata, hasher: &mut Sha256) -> io::Result<()> {
     let file = File::open(path)?;
     let mut buffer = vec![0; BUFFER];
     let mut at = 0;
     for extent in data_ranges(file.as_fd(), 0..facts.len()) {
         let (start, len) = extent?;
-        // Whole blocks, so that every copy is cut alike.
+        // Whole blocks, so that every copy is split alike.
         at = at.max(start - start % PAGE as u64);
         let end = (start + len).next_multiple_of(PAGE as u64).min(facts.len());
         while at < end {

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 
 use crate::error::{Result, Shortage, WithPath};
 
-/// A folder of the run's own, removed with all that is in it when dropped.
+/// A separate folder of the run, removed with its contents when dropped.
 #[derive(Debug)]
 pub(crate) struct RunFolder {
     path: PathBuf,
@@ -56,8 +56,8 @@ impl RunFolder {
         Err(Shortage::Space { folder, needed, free }.into())
     }
 
-    /// Removes a file if it is there, and waits until the file system has nothing left to write,
-    /// so that no sample pays for the one before it.
+    /// Removes a file if it exists, and waits until the file system has nothing left to write, so
+    /// that no sample pays for the one before it.
     pub(crate) fn clear(&self, file: &Path) -> Result<()> {
         match fs::remove_file(file) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -195,10 +195,10 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Random bytes that are made quickly, and more of them than any processor's cache of one core.
+/// The size of the block of random bytes: larger than the cache of one core.
 const BLOCK: usize = 16 << 20;
 
-/// The length of a page, and of the least that a file takes on the disk.
+/// The length of a page, and the minimum space of a file on the disk.
 pub(crate) const PAGE: usize = 4 << 10;
 
 const MEBI: usize = 1 << 20;

@@ -1,6 +1,6 @@
 //! The link between a sender and its receiver: loopback, or a pair of virtual network cards
-//! between two network namespaces, which have no names, so that they vanish with the processes
-//! that hold them, however the bench ends.
+//! between two unnamed network namespaces, which vanish with the processes that hold them,
+//! however the bench ends.
 
 use std::fs::{self, File};
 use std::net::Ipv4Addr;
@@ -20,7 +20,7 @@ pub(crate) struct Link {
     pub(crate) congestion: String,
     /// The namespaces of sender and receiver.
     ends: Option<[Namespace; 2]>,
-    /// Put back at the end.
+    /// Restored on drop.
     _system: SystemCongestion,
 }
 
@@ -28,13 +28,13 @@ pub(crate) struct Link {
 #[derive(Debug)]
 struct Namespace {
     network: File,
-    /// Reads its standard input until that ends, with the bench at the latest.
+    /// A process that reads standard input until that ends, at the latest with the bench.
     holder: Running,
 }
 
 impl Link {
-    /// Makes what is needed, with this congestion control as the system's default for the time of
-    /// the run; `auto` is the one that there is, unless it paces.
+    /// Creates the link, with this congestion control as the system's default during the run;
+    /// `auto` keeps the current one, unless it paces.
     pub(crate) fn open(over: NetworkKind, congestion: &str) -> Result<Self> {
         if over == NetworkKind::Veth && !is_root() {
             return Err(UsageError::NotRoot.into());
@@ -51,7 +51,7 @@ impl Link {
         Ok(Self { host, congestion, ends, _system: system })
     }
 
-    /// Takes loopback as it is: each connection sets its congestion control itself.
+    /// Uses loopback unchanged: each connection sets its congestion control itself.
     pub(crate) fn plain(congestion: &str) -> Self {
         let system = SystemCongestion::leave(congestion);
         let congestion = congestion.to_owned();

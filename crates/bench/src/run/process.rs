@@ -1,5 +1,5 @@
-//! The measured processes: each is started on one core, waited for without disturbing it, and its
-//! cost is read before it is gone.
+//! The measured processes: each is started on one core, awaited without disturbing it, and its
+//! cost is read before it is reaped.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -29,7 +29,7 @@ use underpass_engine::wait::{Limits, WaitError};
 pub(crate) struct Cores {
     /// For the sender, the server or the copier.
     pub(crate) first: usize,
-    /// For the receiver or client; the same one if there is no other.
+    /// For the receiver or client; the same core if there is no other.
     pub(crate) second: usize,
     /// The number of cores to choose from.
     pub(crate) count: usize,
@@ -53,8 +53,8 @@ impl Cores {
     }
 }
 
-/// Keeps the calling thread on one core; where the kernel forbids it, the figures are
-/// true without it, only less steady.
+/// Keeps the calling thread on one core. If the kernel forbids that, the figures are still valid,
+/// but less steady.
 pub(crate) fn stay_on(core: usize) {
     let mut only = CpuSet::new();
     only.set(core);
@@ -105,7 +105,7 @@ impl CommandWords {
 
 impl fmt::Display for CommandWords {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // What a shell is given is a script, and says what is run.
+        // The script of a shell says what is run.
         if let ("sh", [_, script, ..]) = (self.program, self.arguments.as_slice()) {
             return write!(f, "{}", script.to_string_lossy());
         }
@@ -119,9 +119,9 @@ const OURS: &str = "underpass";
 /// The place where a process runs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Placement<'a> {
-    /// The only core; wherever the kernel puts it if there is none.
+    /// The only core; `None` leaves that to the kernel.
     pub(crate) core: Option<usize>,
-    /// The network namespace; that of this process if there is none.
+    /// The network namespace; `None` for that of this process.
     pub(crate) network: Option<&'a File>,
 }
 
@@ -132,7 +132,7 @@ impl From<Option<usize>> for Placement<'_> {
 }
 
 impl Placement<'_> {
-    /// Does something there, on a thread of its own, as the way back may be closed.
+    /// Runs `work` there, on a separate thread, as a return may not be permitted.
     pub(crate) fn within<T: Send>(
         self,
         work: impl FnOnce() -> io::Result<T> + Send,
@@ -238,7 +238,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Ended already, or not wanted any more.
+        // The process has ended already, or is no longer needed.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -266,7 +266,7 @@ impl Finished {
     }
 }
 
-/// Runs a command to its end, somewhere, whatever it prints. Its cost is not known.
+/// Runs a command to its end at a place, and collects all of its output. Its cost is not measured.
 pub(crate) fn run_to_end<'a>(
     mut command: Command,
     place: impl Into<Placement<'a>>,
@@ -292,7 +292,7 @@ pub(crate) fn build(
     for command in commands {
         let (program, words) = command.split_once(' ').unwrap_or((command, ""));
         let mut command = Command::new(program);
-        // Messages are to be the same everywhere.
+        // Messages must be the same in every locale.
         command.args(words.split(' ')).current_dir(folder).env("LC_ALL", "C");
         let finished = run_to_end(command, None)?;
         if !finished.status.success() {
@@ -327,8 +327,8 @@ pub(crate) fn poll_until<T>(limit: Duration, mut attempt: impl FnMut() -> Option
     }
 }
 
-/// Returns the cost of a process that has ended, which the kernel keeps until its parent has
-/// waited for it.
+/// Returns the cost of a process that has ended, which the kernel keeps until its parent reaps
+/// it.
 fn cost_of(pid: Pid, wall: Duration) -> ProcessCost {
     let process = process(pid).ok();
     let status = process.as_ref().and_then(|process| process.status().ok());
@@ -345,7 +345,7 @@ fn cost_of(pid: Pid, wall: Duration) -> ProcessCost {
     }
 }
 
-/// Returns what procfs has of a process.
+/// Returns a process in procfs.
 pub(crate) fn process(pid: Pid) -> ProcResult<Process> {
     Process::new(pid.as_raw_nonzero().get())
 }

@@ -14,15 +14,15 @@ use crate::record::{
     Record, SCHEMA, Sample, Served, Side, Step, Variant, unique,
 };
 
-/// Something that can be measured one cell at a time: a file of its own for each.
+/// Something that can be measured one cell at a time. Each scenario is in a separate file.
 pub(crate) trait Scenario {
-    /// Makes what the cells of the same size and load have in common.
+    /// Prepares the common parts of the cells of the same size and load.
     fn prepare(&mut self, cell: &Cell) -> Result<()>;
 
-    /// Moves the bytes once and checks that they are the right ones.
+    /// Moves the bytes once and compares them.
     fn verify(&mut self, cell: &Cell) -> Result<Verification>;
 
-    /// Moves the bytes once and returns what that cost.
+    /// Moves the bytes once and returns the cost.
     fn sample(&mut self, cell: &Cell) -> Result<Measured>;
 
     /// Moves the bytes once while the system calls of all processes are counted, and returns those
@@ -31,7 +31,7 @@ pub(crate) trait Scenario {
         Ok(Vec::new())
     }
 
-    /// Adds to the environment what is only known after the run.
+    /// Adds facts to the environment that are known only after the run.
     fn finish(&self, _environment: &mut Environment) {}
 }
 
@@ -39,14 +39,14 @@ pub(crate) trait Scenario {
 pub(crate) enum Verification {
     /// All arrived; this is its digest.
     Arrived(String),
-    /// The kernel does not do it here; this is its answer.
+    /// The kernel declined the mechanism, with this error.
     Declined(String),
-    /// Another program moved bytes of its own, whose digest is not known.
+    /// Another program moved its own bytes, whose digest is unknown.
     Unknown,
 }
 
 impl Verification {
-    /// Returns the verdict on what should have the digest `expected`.
+    /// Returns the verdict on bytes that should have the digest `expected`.
     pub(crate) fn compare(
         arrived: String,
         expected: &str,
@@ -85,10 +85,10 @@ pub(crate) struct RunPlan<'a> {
     context: &'a Context<'a>,
     pub(crate) arguments: Arguments,
     pub(crate) environment: Environment,
-    /// Programs that should take part and cannot.
+    /// Requested programs that cannot be measured.
     pub(crate) missing: Vec<MissingContender>,
     pub(crate) copies: Option<Copies>,
-    /// Counts system calls, if they are to be counted.
+    /// The tracer that counts system calls, if requested.
     tracer: Option<CallTracer>,
     /// Cells that take turns, one group after the other.
     pub(crate) groups: Vec<Vec<Cell>>,
@@ -108,8 +108,8 @@ impl<'a> RunPlan<'a> {
         Self { context: start.context, arguments, environment, missing, copies, tracer, groups }
     }
 
-    /// Plans to count system calls as well, with the help of files in `folder`, unless that is not
-    /// wanted.
+    /// Plans to count system calls as well, using files in `folder`, unless `no_count` is
+    /// set.
     pub(crate) fn count_calls_unless(&mut self, no_count: bool, folder: &RunFolder) {
         self.tracer = CallTracer::within(folder).filter(|_| !no_count);
         if self.tracer.is_none() && !no_count {
@@ -117,7 +117,7 @@ impl<'a> RunPlan<'a> {
         }
     }
 
-    /// Notes contenders that are missing, and why.
+    /// Records contenders that are missing, and why.
     pub(crate) fn add_missing(&mut self, names: impl IntoIterator<Item = &'static str>, why: &str) {
         let missing = |name: &str| MissingContender { name: name.to_owned(), why: why.to_owned() };
         self.missing.extend(names.into_iter().map(missing));
@@ -173,8 +173,8 @@ impl<'a> RunPlan<'a> {
 }
 
 impl Record {
-    /// Returns how much of the progress a sample is: with servers all take the same time, and
-    /// starting two processes takes as long as some MiB.
+    /// Returns the weight of a sample in the progress: with servers all take the same time, and
+    /// starting two processes takes as long as moving some MiB.
     fn weight(&self, cell: &Cell) -> u64 {
         match self.arguments.serve {
             Some(_) => 1,
@@ -219,7 +219,7 @@ fn measure_group(
             }
         }
     }
-    // After all samples, as what counts takes time from what is counted.
+    // After all samples, as counting slows the counted processes.
     let Some(tracer) = tracer else { return Ok(()) };
     for index in first..record.cells.len() {
         context.interrupted()?;
@@ -231,8 +231,8 @@ fn measure_group(
     Ok(())
 }
 
-/// Returns a cell with what its verification found, once for all that differ by connections
-/// alone.
+/// Returns a cell with the result of its verification, which all cells that differ only by
+/// connections share.
 fn verified(
     earlier: &[Cell],
     cell: Cell,
@@ -255,7 +255,7 @@ fn verified(
     })
 }
 
-/// Takes one sample of a cell, and finds what other programs did meanwhile. The round is set later.
+/// Takes one sample of a cell, with the processor time of other programs. The round is set later.
 fn sampled(index: usize, measure: impl FnOnce() -> Result<Measured>) -> Result<Sample> {
     let (started, busy, own) = (Instant::now(), busy_seconds(), own_seconds());
     let Measured { wall_s, measured, peer, served, besides_cpu_s } = measure()?;

@@ -11,7 +11,7 @@ use rustix::system::uname;
 use super::process::Cores;
 use crate::record::Environment;
 
-/// Returns the facts known before the first sample. Fields that cannot be read contain a note of
+/// Returns the facts known before the first sample. Fields that cannot be read contain a note about
 /// that.
 pub(crate) fn survey(cores: Cores, source: &Path, target: Option<&Path>) -> Environment {
     let kernel = uname();
@@ -40,7 +40,7 @@ pub(crate) fn survey(cores: Cores, source: &Path, target: Option<&Path>) -> Envi
     }
 }
 
-/// Returns the path of a program, if it is in PATH; some servers are found where only root looks.
+/// Returns the path of a program, if it is in PATH, or in the folders of root's PATH for servers.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let is_for_root = ["nginx", "squid", "varnishd"].contains(&program);
@@ -65,14 +65,14 @@ pub(crate) fn nginx_version() -> Option<String> {
 /// it.
 pub(crate) fn first_line(program: &Path, option: &str) -> Option<String> {
     let output = Command::new(program).arg(option).output().ok()?;
-    // Otherwise it would be its complaint about the option.
+    // If it failed, the line would be a complaint about the option.
     output.status.success().then_some(())?;
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text);
     text.lines().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
 }
 
-/// Returns the words of a line up to the number of the version.
+/// Returns the words of a line up to the version number.
 fn short_version(line: &str) -> String {
     let is_number = |word: &&str| word.starts_with(|first: char| first.is_ascii_digit());
     let words: Vec<_> = line.split_whitespace().collect();

@@ -63,15 +63,15 @@ impl SystemCongestion {
 
 impl Drop for SystemCongestion {
     fn drop(&mut self) {
-        // Another program may have chosen another one meanwhile, which stays.
+        // If another program has set another one meanwhile, that stays.
         if let Some(before) = self.before.take().filter(|_| current() == self.name) {
-            // It could be set before; if not any more, nothing can be done about it here.
+            // Setting it worked before; a failure now cannot be handled here.
             let _ = fs::write(DEFAULT, before);
         }
     }
 }
 
-/// Takes the lock of the setting, which is another run's if that has changed it or relies on it.
+/// Takes the lock of the setting, which another run holds if it has changed it or relies on it.
 fn try_lock(file: Option<&File>, operation: FlockOperation) -> Result<()> {
     match file.map(|file| flock(file, operation)) {
         Some(Err(Errno::WOULDBLOCK)) => Err(Shortage::CongestionInUse.into()),
@@ -79,7 +79,7 @@ fn try_lock(file: Option<&File>, operation: FlockOperation) -> Result<()> {
     }
 }
 
-/// Returns whether this system has it, which does not mean that this user may set it.
+/// Returns whether this system supports it, which does not mean that this user may set it.
 fn is_available(name: &str) -> bool {
     let available = fs::read_to_string(AVAILABLE);
     available.is_ok_and(|names| names.split_whitespace().any(|known| known == name))

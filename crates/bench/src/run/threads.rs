@@ -15,8 +15,7 @@ use underpass_engine::{Report, Usage};
 use super::process::Placement;
 use crate::record::{Role, Side, ThreadCost};
 
-/// Does something that makes as many system calls as it returns on a thread in a place, and
-/// measures it.
+/// Measures `work` on a thread at a place; `work` returns the number of its system calls.
 fn on_a_thread(
     place: Placement<'_>,
     work: impl FnOnce() -> io::Result<u64> + Send,
@@ -56,7 +55,7 @@ pub(crate) fn send_bare(
     })
 }
 
-/// Copies `size` bytes from memory to memory, more at once than caches hold if there are as many.
+/// Copies `size` bytes from memory to memory, in pieces larger than caches if there are enough.
 pub(crate) fn copy_memory(place: Placement<'_>, size: u64) -> io::Result<Side> {
     let len = usize::try_from(size.min(MEMORY)).unwrap_or(usize::MAX);
     let (from, mut to) = (vec![1_u8; len], vec![2_u8; len]);

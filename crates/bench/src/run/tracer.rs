@@ -67,7 +67,7 @@ impl CallTracer {
     /// Returns the program with its arguments under strace, which writes a summary of its calls when
     /// it has ended.
     pub(crate) fn watch(&self, command: &Command, role: Role) -> Command {
-        // They would be lost.
+        // Environment and current folder of the command would be lost.
         debug_assert!(command.get_envs().next().is_none() && command.get_current_dir().is_none());
         let file = self.summary(role);
         let mut watched = Command::new(&self.strace);
@@ -90,12 +90,12 @@ pub(crate) fn traced(tracer: Option<&CallTracer>, command: Command, role: Role) 
 /// Returns the summary of a process that has ended; strace may still be writing it.
 fn read(file: &Path) -> Result<Vec<NamedCall>> {
     let calls = poll_until(MAX_WAIT, || summary(&fs::read_to_string(file).unwrap_or_default()));
-    // What cannot be removed goes with its folder.
+    // A file that cannot be removed is removed with its folder.
     let _ = fs::remove_file(file);
     calls.ok_or_else(|| failed("strace wrote no summary"))
 }
 
-/// A watch over processes that run. They are let go, and continue, when it is dropped.
+/// A watch over running processes. When it is dropped, they continue untraced.
 #[derive(Debug)]
 pub(crate) struct TracerGuard {
     running: Running,
@@ -123,7 +123,7 @@ fn failed(why: &str) -> BenchError {
     BenchError::measuring("system calls", why)
 }
 
-/// Returns the calls in a summary, those that took longest first; none if it is not whole.
+/// Returns the calls in a summary, those that took longest first; `None` if it is incomplete.
 fn summary(text: &str) -> Option<Vec<NamedCall>> {
     let mut calls = Vec::new();
     let mut lines = text.lines().skip_while(|line| !line.starts_with("------"));

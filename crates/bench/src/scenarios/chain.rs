@@ -1,9 +1,9 @@
 //! `bench chain`: a header and a small file over one TCP connection, many times, as a server of
-//! many small files does it. One buffer costs a copy of the file; `MSG_MORE` and sendfile cost a
-//! call more. Where the second becomes the cheaper one is what [`SMALL_TRANSFER`] is set to.
+//! many small files does it. One buffer costs a copy of the file; `MSG_MORE` and sendfile cost one
+//! more call. [`SMALL_TRANSFER`] is set to the size from which the second is cheaper.
 //!
-//! Two threads on a core each, client and server. The client asks ahead, a byte for each response,
-//! so that the server is as busy as one with many clients and does not pay for sleeping.
+//! Client and server are threads on a core each. The client pipelines requests of one byte, so that
+//! the server is as busy as one with many clients and does not pay for sleeping.
 //!
 //! [`SMALL_TRANSFER`]: underpass_engine::SMALL_TRANSFER
 
@@ -144,7 +144,7 @@ impl ChainResult {
             _ => return Ok(self),
         };
         let moved = self.report.by(mechanism).bytes;
-        // What a full socket did not take of one buffer goes on by sendfile.
+        // If a full socket accepts only a part of one buffer, sendfile sends the rest.
         let least = if contender == Contender::OneBuffer { bytes - bytes / 100 } else { bytes };
         if moved >= least {
             return Ok(self);
@@ -199,7 +199,7 @@ fn options<'a>(contender: Contender) -> Options<'a> {
     }
 }
 
-/// Waits for at least one request, and says how many there were.
+/// Waits for at least one request, and returns how many arrived.
 fn pending(socket: &mut TcpStream) -> io::Result<usize> {
     loop {
         match socket.read(&mut [0; MAX_AHEAD]) {
@@ -219,7 +219,7 @@ fn wait_for(socket: &TcpStream, event: PollFlags) {
     poll(&mut [PollFd::new(socket, event)], Some(Duration::from_secs(1)));
 }
 
-/// Asks, reads the responses and drops them, again and again; digests the last body.
+/// Sends requests, reads the responses and drops them, over and over; digests the last body.
 fn ask(
     mut socket: TcpStream,
     size: u64,
@@ -238,7 +238,7 @@ fn ask(
         left -= count;
         socket.write_all(&[b'?'; MAX_AHEAD][..count])
     };
-    // Two batches are on their way, so that the server always has one to answer.
+    // Two batches are in flight, so that the server always has one to respond to.
     request(&mut socket)?;
     for done in 0..responses as usize {
         if done % batch == 0 {
@@ -253,10 +253,10 @@ fn ask(
     Ok((wall, usage, hex(&Sha256::digest(&response[HEADER.len()..]))))
 }
 
-/// The most responses requested at once.
+/// The maximum number of responses requested at once.
 const MAX_AHEAD: usize = 16;
 
-/// The most bytes of responses requested at once, unless one alone has more.
+/// The maximum number of bytes of responses requested at once, unless one alone has more.
 const AHEAD_BYTES: usize = 256 << 10;
 
 /// The length of the header, which is that of an ordinary HTTP response.

@@ -1,5 +1,5 @@
 //! `bench copy` and `bench article-copy`: a file to another file by one process, ours or another.
-//! The whole life of the process is measured, as nothing less is known of other programs.
+//! The whole lifetime of the process is measured, as other programs report nothing less.
 
 use std::process::Command;
 

@@ -1,9 +1,9 @@
 //! `bench serve fairness`: the latency of a small hot file, first alone, then while other clients
 //! stream large files, of which nothing or everything is in the page cache.
 //!
-//! All clients share one thread, in which those of the hot file have their turn first. What the
-//! streams have read is dropped from the page cache behind them, so that they may go round and
-//! round, unless all of it is to be there.
+//! All clients share one thread, in which those of the hot file come first. Bytes that the streams
+//! have read are dropped from the page cache, so that they can read the files over and over, unless
+//! the files are meant to be cached.
 
 use std::io;
 

@@ -1,6 +1,5 @@
-//! `bench serve idle`: connections by the thousand that are kept alive and ask for nothing, and
-//! downloads that do not go on. What does that cost in memory, and how soon is a new request
-//! answered meanwhile?
+//! `bench serve idle`: thousands of idle keep-alive connections, and stalled downloads: their
+//! memory, and the latency of a new request meanwhile.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -106,7 +105,7 @@ impl Idle<'_> {
         let with_slow = server.memory();
 
         let answers = answers(host, &small)?;
-        // Those that were idle all the time are still served, so that what was measured was true.
+        // Idle connections must still be served, or the measured memory would be of fewer.
         if let Some(client) = idle.first_mut() {
             client.ask_whole(&small, SMALL_BYTES, |_| {})?;
         }
@@ -137,7 +136,7 @@ fn answers(host: &Host, request: &[u8]) -> io::Result<Latency> {
     latencies.latency().ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
 }
 
-/// Returns the address of loopback from which a connection comes: another one before the ports of
+/// Returns the loopback address from which a connection is made: the next one before the ports of
 /// one are used up.
 fn source(index: u32) -> Ipv4Addr {
     Ipv4Addr::from_bits(Ipv4Addr::LOCALHOST.to_bits() + index / PORTS)
@@ -152,13 +151,13 @@ const SMALL_BYTES: u64 = 1 << 10;
 /// The receive buffer of a slow client, so that the server has to keep what is sent.
 const SLOW_BUFFER: usize = 16 << 10;
 
-/// Ports used of one address: fewer than there are even in a narrow `ip_local_port_range`.
+/// The number of ports used of one address: fewer than even a narrow `ip_local_port_range` has.
 const PORTS: u32 = 2_000;
 
-/// New connections whose answers are timed.
+/// The number of new connections that are timed.
 const ANSWERS: u32 = 50;
 
-/// Until a server has done what it does once for new connections.
+/// The time in which a server finishes its deferred work for new connections.
 const SETTLE: Duration = Duration::from_millis(500);
 
 pub(super) const IDLE: Description = Description {

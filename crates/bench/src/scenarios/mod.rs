@@ -58,8 +58,8 @@ const TRADITIONAL: Variant = Variant::mechanism(Mechanism::ReadWrite, 4 << 10);
 
 const NGINX: Variant = Variant::plain(Contender::Nginx);
 
-/// Returns the contenders whose programs are all there, each once, and the programs that are not.
-/// Fails if none is left.
+/// Returns the contenders whose programs are all installed, each once, and the missing programs.
+/// Fails if no contender is left.
 fn installed(
     requested: &[Contender],
     has: impl Fn(&str) -> bool,
@@ -82,7 +82,7 @@ fn first(variants: &[Variant]) -> Result<Variant> {
     variants.first().copied().ok_or_else(|| UsageError::NoContender.into())
 }
 
-/// Returns a contender at all steps that it can take: none takes a buffer as large as the file.
+/// Returns a contender at all its possible steps: no buffer is as large as the file.
 fn variants_at(contender: Contender, steps: &[Step]) -> Vec<Variant> {
     use Contender::{CReadWrite, JavaStream, PythonSendall};
     if !contender.has_steps() {

@@ -1,5 +1,5 @@
 //! `bench serve requests`: one file, requested by many connections without a pause; and `bench
-//! serve handshakes`, in which each connection asks only once.
+//! serve handshakes`, in which each connection sends only one request.
 
 use std::io;
 
@@ -80,7 +80,7 @@ fn measure(
     plan.measure(about, &mut Requests { fixture, kind }, super::NGINX)
 }
 
-/// Files that are requested again and again, by clients that do nothing else.
+/// Files that clients request over and over.
 #[derive(Debug)]
 pub(super) struct Requests<'a> {
     pub(super) fixture: ServerFixture<'a>,
@@ -92,9 +92,9 @@ pub(super) struct Requests<'a> {
 pub(super) enum RequestsKind {
     /// Requests on connections that are kept alive.
     KeptAlive,
-    /// Requests each of which comes over a new connection.
+    /// Requests each on a new connection.
     Reconnecting,
-    /// The first, and the memory that the server takes for them; each size has a file of its own.
+    /// Kept-alive requests and the memory of the server; each size has a separate file.
     WithMemory,
 }
 
@@ -239,7 +239,7 @@ pub(super) const HANDSHAKES: Description = Description {
     ..REQUESTS
 };
 
-/// The most bytes requested at once, unless that were fewer than two files.
+/// The maximum number of bytes requested at once, unless that were fewer than two files.
 const MAX_UNDER_WAY: u64 = 128 << 20;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! `bench scale`: how throughput, processor time and memory of a server change when connections
-//! become more and files larger. All points take turns, as they are compared with each other and
-//! not only with other servers.
+//! `bench scale`: throughput, processor time and memory of a server by the number of connections
+//! and the size of files. All points take turns, as they are compared with each other and not only
+//! with other servers.
 
 use clap::Args;
 

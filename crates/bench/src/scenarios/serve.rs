@@ -1,5 +1,5 @@
-//! `bench serve`: its scenarios, and what all scenarios with servers have in common: which servers
-//! take part, and where.
+//! `bench serve`: its scenarios, and the common parts of all scenarios with servers: which servers
+//! are measured, and where.
 
 mod cold;
 mod origin;

@@ -142,7 +142,7 @@ fn a_tree_differs_by_any_name_size_or_byte_of_a_file() {
 const SMALL: &str = "folder0001/file000100";
 
 #[test]
-fn a_tree_is_found_as_it_was_made_and_as_it_was_lightened() {
+fn a_tree_is_read_as_it_was_created_and_as_it_was_truncated() {
     let folder = RunFolder::create(&std::env::temp_dir()).unwrap();
     TREE.create(folder.path(), &mut Noise::new(TREE.large_bytes).unwrap()).unwrap();
     let grown = Content::survey(folder.path()).unwrap();

@@ -66,7 +66,7 @@ fn every_form() -> Vec<Record> {
     records.extend([net_record(), fairness_record(), requests_record(), idle_record()]);
     records.extend([get_record(), put_record(), tree_record()]);
     for record in &mut records {
-        // What is left out where it is empty or what it mostly is.
+        // Fields that are left out if they are empty or have the usual value.
         record.arguments.over = NetworkKind::Veth;
         record.arguments.receivers = Receivers::Own;
         let calls = vec![NamedCall { name: String::new(), calls: 1, errors: 0, seconds: 0.0 }];

@@ -56,7 +56,7 @@ fn measure(log: &mut CallLog, is_cancelled: bool) -> Result<Record> {
 }
 
 #[test]
-fn cells_are_verified_first_and_then_take_turns_and_the_declined_ones_sit_out() {
+fn cells_are_verified_first_and_then_take_turns_without_the_declined_ones() {
     let mut log = CallLog::default();
     let record = measure(&mut log, false).unwrap();
     let of = |size| {

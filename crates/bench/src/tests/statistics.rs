@@ -38,7 +38,7 @@ fn the_best_step_is_the_fastest_and_never_the_baseline_or_a_declined_one() {
 }
 
 #[test]
-fn the_crossover_is_where_the_other_way_becomes_cheaper_in_spite_of_an_outlier() {
+fn the_crossover_is_where_the_other_contender_becomes_cheaper_despite_an_outlier() {
     let contender = Contender::Only(underpass_engine::Mechanism::Sendfile);
     let sizes = [1, 2, 4, 8, 16];
     let crossover = |ratios: [f64; 5]| chain_record(&sizes, &ratios).crossover(contender);

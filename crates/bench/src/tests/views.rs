@@ -9,7 +9,7 @@ use crate::views::{Screen, Table, calls, charts, draw, figures, markdown, text};
 
 const PLAIN: Screen = Screen { width: 80, is_unicode: true, has_colors: false };
 
-/// Compares a view with the one that is kept; `UNDERPASS_SNAPSHOTS=write` keeps a new one.
+/// Compares a view with its snapshot; `UNDERPASS_SNAPSHOTS=write` writes a new one.
 #[track_caller]
 fn assert_kept(name: &str, text: &str) {
     let path = format!("{}/src/tests/snapshots/{name}", env!("CARGO_MANIFEST_DIR"));

@@ -10,7 +10,7 @@ pub(crate) enum AxisScale {
         /// The value at the start; 0 lies before it, if there is one.
         low: f64,
         high: f64,
-        /// Whether some value is 0, which has a place of its own then.
+        /// Whether some value is 0, which then gets a separate place.
         zero: bool,
         /// The base whose powers are round numbers.
         base: Base,
@@ -64,7 +64,7 @@ impl AxisScale {
         if place.is_nan() { 0.0 } else { place.clamp(0.0, 1.0) }
     }
 
-    /// Returns whether lengths mean nothing, so that no bar may be drawn.
+    /// Returns whether lengths are meaningless, so that no bar may be drawn.
     pub(crate) const fn is_log(self) -> bool {
         matches!(self, Self::Log { .. })
     }

@@ -5,7 +5,7 @@ use crate::record::{Contender, Metric, Rank, Record, Sample, Summary, Unit, shor
 
 #[derive(Clone, Debug)]
 pub(crate) struct Chart {
-    /// Its name in the names of files and in anchors.
+    /// Its name in file names and anchors.
     pub(crate) name: String,
     pub(crate) title: String,
     pub(crate) note: String,
@@ -27,7 +27,7 @@ pub(crate) enum ChartKind {
 pub(crate) struct ChartRow {
     /// The size of the file, or the number of connections.
     pub(crate) at: u64,
-    /// The same as text.
+    /// `at` as text.
     pub(crate) place: String,
     pub(crate) label: String,
     /// The number of its colour and shape: 0 is the baseline's.
@@ -127,7 +127,7 @@ pub(crate) fn at_sizes(record: &Record, metric: &Metric, sizes: &[u64]) -> Chart
     let cells = record.cells.iter().enumerate().filter(|(_, cell)| sizes.contains(&cell.size));
     let rows = cells.map(|(cell, _)| row(record, metric, cell)).collect();
     let at: Vec<_> = sizes.iter().map(|size| record.about.size_label(*size)).collect();
-    // Many are named by the headings of their bars.
+    // Several sizes are named by the headings of their bars.
     let at = match at.len() {
         1..=MAX_ADJACENT_SIZES => format!(", {}", at.join(" and ")),
         _ => String::new(),
@@ -218,8 +218,8 @@ impl Chart {
         places
     }
 
-    /// Returns what it shows, for readers that cannot see it: at the largest place, each label
-    /// with its value.
+    /// Returns a description for screen readers: at the largest place, each label with its
+    /// value.
     pub(crate) fn sentence(&self) -> String {
         let Some((at, place)) = self.places().into_iter().max() else {
             return "Nothing was measured.".to_owned();
@@ -259,7 +259,7 @@ impl Axis {
     }
 }
 
-/// The most sizes that are shown as adjacent bars.
+/// The maximum number of sizes that are shown as adjacent bars.
 const MAX_ADJACENT_SIZES: usize = 2;
 
 /// The ratio of values from which on they need a logarithmic axis.

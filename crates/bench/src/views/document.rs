@@ -57,7 +57,7 @@ pub(crate) fn machine(record: &Record) -> String {
     parts.join(", ")
 }
 
-/// Returns how the figures are to be read.
+/// Returns how to read the figures.
 pub(crate) fn reading(record: &Record) -> String {
     let rounds = |count: u32| format!("{count} {}", if count == 1 { "round" } else { "rounds" });
     format!(
@@ -235,7 +235,7 @@ pub(crate) fn value(record: &Record, index: usize, metric: &Metric) -> [String; 
     [format!("{median}{}", ratio.unwrap_or_default()), range(summary, metric.unit)]
 }
 
-/// Returns the least and the most, unless they are the same; a unit that both have is written
+/// Returns minimum and maximum, unless they are the same; a common unit is written
 /// once.
 fn range(summary: Summary, unit: Unit) -> String {
     if summary.min == summary.max {
@@ -255,7 +255,7 @@ pub(crate) fn dash() -> String {
 /// The main result of a record: the cost of each contender relative to the baseline.
 #[derive(Debug, Default)]
 pub(crate) struct Finding {
-    /// The size at which it was found, and what it is compared with.
+    /// The size of the finding, and the contender that it is compared with.
     pub(crate) at: String,
     /// Each contender with its ratios.
     pub(crate) contenders: Vec<(String, String)>,

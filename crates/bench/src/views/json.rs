@@ -75,8 +75,8 @@ impl Record {
     }
 }
 
-/// Replaces in all texts what could do something to a terminal, or is not allowed in XML: the file
-/// may come from anywhere.
+/// Replaces characters in all texts that could control a terminal, or are not allowed in XML: the
+/// file may come from anywhere.
 fn sanitize(value: &mut Value) {
     match value {
         Value::String(text) if text.contains(is_unsafe_to_show) => {
@@ -88,7 +88,7 @@ fn sanitize(value: &mut Value) {
     }
 }
 
-/// Returns whether a character changes how others are shown, or is none.
+/// Returns whether a character changes how others are shown, or is not a character.
 const fn is_unsafe_to_show(letter: char) -> bool {
     changes_display(letter) || matches!(letter, '\u{fffe}' | '\u{ffff}')
 }

@@ -64,7 +64,7 @@ fn rows(table: &Table) -> String {
     text
 }
 
-/// Returns a text in which nothing means anything to Markdown or to HTML.
+/// Returns a text in which everything special to Markdown or HTML is escaped.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -76,7 +76,7 @@ fn escaped(text: &str) -> String {
                 escaped.push('\\');
                 escaped.push(letter);
             }
-            // A link by itself, which some readers make of such a text.
+            // Some renderers turn such a text into a link.
             ':' if escaped.ends_with("http") || escaped.ends_with("https") => {
                 escaped.push_str("&#58;");
             }

@@ -11,9 +11,9 @@ use crate::record::{Rank, Record, Unit, warnings};
 pub struct Screen {
     /// Letters in a line.
     pub width: usize,
-    /// Whether it has more letters than those of ASCII.
+    /// Whether it can show characters beyond ASCII.
     pub is_unicode: bool,
-    /// Whether it has colours and they are wanted.
+    /// Whether it has colours and the user wants them.
     pub has_colors: bool,
 }
 

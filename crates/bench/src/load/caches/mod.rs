@@ -1,4 +1,4 @@
-//! Starts caches in front of an origin, and that origin.
+//! Starts an origin, and caches in front of it.
 
 mod origin;
 mod others;
@@ -48,7 +48,7 @@ impl CacheSetup {
         }
     }
 
-    /// Returns whether it fetches no more than a range of an object of which it has nothing.
+    /// Returns whether it fetches only the requested range of an object that it does not have.
     pub(crate) fn fetches_ranges(contender: Contender) -> bool {
         use Contender::{NginxSlice, Squid, TrafficServer, Underpass};
         matches!(contender, NginxSlice | Squid | TrafficServer | Underpass)

@@ -1,5 +1,5 @@
-//! The origin of caches: a server inside the bench that counts what it sends, and sends no faster
-//! than it may.
+//! The origin of caches: a server inside the bench that counts the bytes it sends, at a limited
+//! rate.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
@@ -24,9 +24,9 @@ pub(crate) struct CountingOrigin {
 #[derive(Debug)]
 struct OriginState {
     files: PathBuf,
-    /// Bytes in a second that all its connections send together.
+    /// The bytes per second that all its connections send together.
     rate: AtomicU64,
-    /// When the bytes that were sent so far may have been sent.
+    /// The earliest time at which the rate allows all bytes sent so far.
     due: Mutex<Instant>,
     bytes: AtomicU64,
     requests: AtomicU64,
@@ -53,14 +53,14 @@ impl CountingOrigin {
                     return;
                 }
                 let here = Arc::clone(&here);
-                // A contender that leaves ends its connection alone.
+                // An error, as when a contender closes a connection, ends that connection only.
                 std::thread::spawn(move || drop(here.serve(&stream)));
             }
         });
         Ok(Self { address, shared })
     }
 
-    /// Sets how many bytes in a second its connections send together.
+    /// Sets how many bytes per second its connections send together.
     pub(crate) fn set_rate(&self, rate: u64) {
         self.shared.rate.store(rate, Ordering::Relaxed);
     }
@@ -78,7 +78,7 @@ impl CountingOrigin {
 impl Drop for CountingOrigin {
     fn drop(&mut self) {
         self.shared.is_over.store(true, Ordering::Relaxed);
-        // The listener notices it with the next connection.
+        // A connection wakes the listener, which then sees the end.
         drop(TcpStream::connect(self.address));
     }
 }
@@ -92,7 +92,7 @@ impl OriginState {
             let name = request.path.trim_start_matches('/').split('/').next().unwrap_or_default();
             let file = File::open(self.files.join(name))?;
             let len = file.metadata()?.len();
-            // Squid keeps nothing that has no date.
+            // Squid stores no response without a date.
             let date = Timestamp::now().strftime("%a, %d %b %Y %H:%M:%S GMT");
             let lines =
                 format!("Date: {date}\r\nETag: \"{name}-{len}\"\r\nCache-Control: max-age=3600");
@@ -119,7 +119,7 @@ impl OriginState {
         while at < range.end {
             let step = STEP.min(range.end - at);
             self.wait(step);
-            // They count before they are sent: who has received them may read the number at once.
+            // They count before they are sent: a client that has them may read the count at once.
             self.bytes.fetch_add(step, Ordering::Relaxed);
             let sent = sendfile(stream, file, Some(&mut at), usize::try_from(step).unwrap_or(0));
             let bytes = sent.map_or(0, |sent| sent as u64);
@@ -135,7 +135,7 @@ impl OriginState {
     fn wait(&self, bytes: u64) {
         let due = {
             let mut due = lock(&self.due);
-            // What was not used is lost, but for a moment.
+            // Unused bandwidth is lost, except for a moment.
             let begin = (*due).max(Instant::now().checked_sub(SLACK).unwrap_or(*due));
             *due = begin
                 + Duration::from_secs_f64(bytes as f64 / self.rate.load(Ordering::Relaxed) as f64);
@@ -185,7 +185,7 @@ fn read_request(reader: &mut impl BufRead) -> io::Result<Option<OriginRequest>> 
 
 const STEP: u64 = 64 << 10;
 
-/// Shorter waits are made up for by the next one.
+/// Shorter waits are added to the next one.
 const MIN_SLEEP: Duration = Duration::from_millis(1);
 
 /// The delay up to which an origin may still catch up.

@@ -1,4 +1,4 @@
-//! The configurations of the caches that other projects make.
+//! The configurations of other projects' caches.
 
 use std::fs;
 use std::path::Path;
@@ -62,7 +62,7 @@ impl CacheSetup {
         for (name, template) in TRAFFIC_SERVER {
             write(cache, name, &self.filled(template, cache, port))?;
         }
-        // It has no smaller ones.
+        // Traffic Server supports no smaller cache.
         let mebibytes = (self.budget >> 20).max(MIN_TRAFFIC_SERVER_MIB);
         let storage = format!("{}/objects {mebibytes}M\n", cache.display());
         write(cache, "storage.config", &storage)?;
@@ -81,8 +81,8 @@ impl CacheSetup {
     }
 }
 
-/// The shared memory of Squid in this run, which is removed when this is dropped: Squid leaves it
-/// when it is killed.
+/// The shared memory of this run's Squid, which is removed on drop: a killed Squid leaves it
+/// behind.
 #[derive(Debug)]
 pub(crate) struct SquidMemory;
 
@@ -91,7 +91,7 @@ impl Drop for SquidMemory {
         let prefix = format!("{}-", squid_service());
         for entry in fs::read_dir(SHARED_MEMORY).into_iter().flatten().flatten() {
             if entry.file_name().to_string_lossy().starts_with(&prefix) {
-                // What is left can only be reported, and its name shows its owner.
+                // A failure could only be reported, and the name of the file shows its owner.
                 let _ = fs::remove_file(entry.path());
             }
         }
@@ -103,7 +103,7 @@ fn squid_service() -> String {
     format!("underpassbench{}", std::process::id())
 }
 
-/// Returns the path of a program that may be where only root looks.
+/// Returns the path of a program that may be in a folder of root's PATH, such as /usr/sbin.
 pub(super) fn program(contender: Contender) -> std::path::PathBuf {
     let name = contender.programs().first().copied().unwrap_or_default();
     find(name).unwrap_or_else(|| name.into())
@@ -129,10 +129,10 @@ const TRAFFIC_SERVER: [(&str, &str); 4] = [
     ("runroot.yaml", include_str!("../../../../../peers/trafficserver-runroot.yaml")),
 ];
 
-/// The folder of what shm_open(3) makes.
+/// The folder of shm_open(3).
 const SHARED_MEMORY: &str = "/dev/shm";
 
-/// The least that Traffic Server keeps.
+/// The minimum size of Traffic Server's cache.
 const MIN_TRAFFIC_SERVER_MIB: u64 = 256;
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::record::Contender;
 use crate::run::CommandWords;
 
-/// Copies `from` to `to`, which is not there. Ours verifies the copy if `is_verified`.
+/// Copies `from` to `to`, which does not exist. Ours verifies the copy if `is_verified`.
 pub(super) fn copy(
     contender: Contender,
     is_folder: bool,
@@ -23,7 +23,7 @@ pub(super) fn copy(
         _ => CommandWords::ours(&["cp", "-q", "-a"]),
     };
     match contender {
-        // Else it would make a folder of that name in the new one.
+        // Without slashes, rsync would create a folder of that name in the new one.
         Contender::Rsync if is_folder => words.and(from.join("")).and(to.join("")),
         _ => words.and(from).and(to),
     }

@@ -1,6 +1,6 @@
-//! `bench cp`: whole copies by `underpass cp` and by the programs that people have, from the
-//! start of their process to its end: a large file, many small ones, a folder that is there, a file
-//! with holes.
+//! `bench cp`: whole copies by `underpass cp` and by other common programs, from the start of
+//! their process to its end: a large file, many small ones, an existing folder, a file with
+//! holes.
 
 mod copiers;
 mod original;
@@ -114,7 +114,7 @@ impl Measure for CpArgs {
         let passes = u64::from(2 + run.warmup + run.runs) * contenders.len() as u64;
         let room = content.allocated.max(content.files * PAGE as u64);
         target.require_space(room)?;
-        // The removal of folders would be paid for by the next copy.
+        // The next copy would pay for the removal of folders.
         let has_room = target.require_space(room.saturating_mul(passes)).is_ok();
         let earlier = if original.is_folder() && has_room {
             EarlierCopies::Stay
@@ -181,7 +181,7 @@ fn commands(contenders: &[Contender], is_folder: bool) -> Vec<CommandLine> {
 
 #[derive(Debug)]
 struct Copying<'a> {
-    /// Where the original is, unless it was there.
+    /// The folder of the original, unless that existed before.
     place: RunFolder,
     target: RunFolder,
     original: CopyOriginal,
@@ -265,7 +265,7 @@ impl Copying<'_> {
         } else {
             self.original.path(&self.place)
         };
-        // That would read all zeros of the holes, twice; the digest knows them.
+        // --verify would read all zeros of the holes, twice; the digest covers them.
         let has_holes = matches!(self.original, CopyOriginal::Sparse { .. });
         let is_verified = matches!(pass, Pass::Verified) && !has_holes;
         let is_folder = self.original.is_folder();
@@ -277,7 +277,7 @@ impl Copying<'_> {
         let command = traced(tracer, words.command(self.context), Role::Copier);
         let finished = Running::start(command, None)?.finish(None, self.context.cancel)?;
         let finished = finished.succeeded(contender)?;
-        // Its own children's time is only in this account, which is kept in steps of 10 ms.
+        // The time of its children is only in this counter, which has steps of 10 ms.
         let cpu_s = finished.cost.cpu_s.max(children_s() - before);
         Ok((ProcessCost { cpu_s, ..finished.cost }, Content::survey(&self.copy_path())?))
     }
@@ -293,7 +293,7 @@ impl Copying<'_> {
         }
     }
 
-    /// Leaves the next copy as much memory as this one had, and its place if there is no other.
+    /// Leaves the next copy as much memory as this one had, and its space if there is no other.
     fn clear(&self, copy: &Content) -> Result<()> {
         if self.earlier == EarlierCopies::Stay {
             self.target.sync()?;
@@ -316,7 +316,7 @@ fn drop_all_caches() -> Result<()> {
     Ok(fs::write(path, "3").with_path("writing", path)?)
 }
 
-/// Makes the original, and looks at it.
+/// Creates the original, and reads its content.
 fn begin(original: &CopyOriginal, place: &RunFolder) -> Result<Content> {
     let noise = original.room().clamp(SLACK, 16 << 20);
     original.create(place, &mut Noise::new(noise)?)?;
@@ -336,7 +336,7 @@ fn children_s() -> f64 {
     ticks as f64 / procfs::ticks_per_second() as f64
 }
 
-/// Bytes that a copy may take more on the disk than its original.
+/// The number of bytes that a copy may occupy beyond its original.
 const SLACK: u64 = 1 << 20;
 
 const DEFAULT_SIZE: u64 = 4 << 30;
@@ -390,7 +390,7 @@ pub(super) const CP: Description = Description {
         &TIME,
         &metric!("files": "Files per second", "files/s", Count, Table, more;
             |record, sample| Some(record.copies.as_ref()?.files as f64 / sample.wall_s)),
-        // Holes have not to be moved.
+        // Holes need not be moved.
         &Metric {
             of: |record, sample| {
                 let (copies, size) = (record.copies.as_ref()?, record.cells[sample.cell].size);

@@ -11,9 +11,9 @@ use crate::run::{FileTree, Noise, PAGE, RunFolder};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum CopyOriginal {
     File(u64),
-    /// A folder that is there.
+    /// An existing folder.
     Folder(PathBuf),
-    /// A folder made for this.
+    /// A folder created for the run.
     FileTree(FileTree),
     Sparse {
         len: u64,
@@ -35,7 +35,7 @@ impl CopyOriginal {
         matches!(self, Self::Folder(_) | Self::FileTree(_))
     }
 
-    /// Returns where it is, if what is made for this is in `place`.
+    /// Returns its path; originals created for the run are in `place`.
     pub(super) fn path(&self, place: &RunFolder) -> PathBuf {
         match self {
             Self::Folder(folder) => folder.clone(),
@@ -48,7 +48,7 @@ impl CopyOriginal {
         place.file("dense")
     }
 
-    /// Returns about how many bytes it takes on the disk; 0 if it is there already.
+    /// Returns about how many bytes it occupies on the disk; 0 if it existed before.
     pub(super) fn room(&self) -> u64 {
         match self {
             Self::File(len) => *len,

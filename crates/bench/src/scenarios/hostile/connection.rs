@@ -12,7 +12,7 @@ use crate::load::{Host, LoadConnection};
 #[derive(Debug)]
 pub(super) struct BadConnection {
     pub(super) stream: TcpStream,
-    /// Which of all connections it is.
+    /// Its number among all connections.
     pub(super) index: usize,
     pub(super) turns: u32,
     /// Bytes that it has sent.
@@ -26,7 +26,7 @@ impl BadConnection {
     pub(super) fn begin(host: &Host, index: usize) -> io::Result<Self> {
         let last = u8::try_from(1 + index % ADDRESSES).unwrap_or(1);
         let from = Ipv4Addr::new(127, 0, 1, last);
-        // What is not read stays with the server.
+        // A small buffer leaves unread bytes with the server.
         let stream = host.begin(from, Some(RECEIVE_BUFFER), SocketFlags::NONBLOCK)?;
         Ok(Self { stream, index, turns: 0, sent: 0, tls: None })
     }
@@ -56,7 +56,7 @@ impl BadConnection {
         Ok(())
     }
 
-    /// Fails if the server has ended the connection.
+    /// Fails if the server has closed the connection.
     pub(super) fn look(&self) -> io::Result<()> {
         match recv(&self.stream, &mut [0; 1], RecvFlags::PEEK) {
             Ok((_, 0)) => Err(ErrorKind::UnexpectedEof.into()),
@@ -81,7 +81,7 @@ impl BadConnection {
         Ok(count)
     }
 
-    /// Asks, reads what comes, and asks again when anything of an answer has come.
+    /// Sends a request, reads the available bytes, and sends it again after any byte of a response.
     pub(super) fn ask_again(&mut self, request: &[u8]) -> io::Result<()> {
         if self.say(request)? && self.read(1 << 20)? > 0 {
             self.sent = 0;

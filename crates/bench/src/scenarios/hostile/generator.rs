@@ -39,10 +39,10 @@ impl BadGenerator {
                 self.has_arrived.store(true, Ordering::Relaxed);
             }
             if turn % BATCH == 0 {
-                // New connections come faster than the turns of the load.
+                // New connections are opened faster than the load takes turns.
                 let rate = if turn < u64::from(count) { ARRIVALS } else { load.turns_per_second };
                 next += Duration::from_secs(BATCH) / rate;
-                // What could not be done in time is left out, not made up for.
+                // Turns that were missed are skipped, not made up for.
                 next = next.max(Instant::now());
                 std::thread::sleep(next.saturating_duration_since(Instant::now()).min(MAX_PAUSE));
             }
@@ -52,7 +52,7 @@ impl BadGenerator {
 
     fn turn(&self, load: &BadLoad, host: &Host, index: usize, place: &mut Option<BadConnection>) {
         if place.is_none() {
-            // Where no connection can be had there is none until the next turn.
+            // If connecting fails, the place stays empty until its next turn.
             *place = BadConnection::begin(host, index).ok();
             self.open.fetch_add(u32::from(place.is_some()), Ordering::Relaxed);
             self.begun.fetch_add(u64::from(place.is_some()), Ordering::Relaxed);
@@ -61,7 +61,7 @@ impl BadGenerator {
         let outcome = (load.turn)(connection, host);
         connection.turns += 1;
         match outcome {
-            // It is not connected yet.
+            // The socket is not connected yet.
             Err(error) if error.kind() == io::ErrorKind::NotConnected => {}
             Err(_) => {
                 *place = None;
@@ -72,10 +72,10 @@ impl BadGenerator {
     }
 }
 
-/// Turns between two looks at the clock.
+/// The number of turns between two checks of the clock.
 const BATCH: u64 = 16;
 
-/// Connections that come in a second.
+/// The number of new connections per second.
 const ARRIVALS: u32 = 4000;
 
 const MAX_PAUSE: Duration = Duration::from_millis(100);

@@ -20,8 +20,8 @@ pub(super) struct BadLoad {
     nginx: Option<&'static ServerProgram>,
     /// Whether the server speaks TLS, to the good client as well.
     pub(super) is_encrypted: bool,
-    /// Whether the server may have no more connections than the bad clients: theirs are idle, and
-    /// have to give way.
+    /// Whether the server's limit is the number of bad connections: these are idle, and must be
+    /// closed for the good client.
     pub(super) fills_server: bool,
     /// The number of turns that all connections together have in a second.
     pub(super) turns_per_second: u32,
@@ -39,12 +39,12 @@ pub(super) enum Files {
 }
 
 impl BadLoad {
-    /// Returns the server for this load; none if that one does nothing of the kind.
+    /// Returns the server for this load; `None` if the contender does not support it.
     pub(super) fn server(&self, contender: Contender) -> Option<ServerKind> {
         match contender {
             Contender::Underpass => Some(ServerKind::Underpass(self.ours)),
             Contender::Nginx => self.nginx.map(|nginx| ServerKind::Other(nginx, None)),
-            // It takes short heads, for files that exist.
+            // The bare loop accepts only short heads, for files that exist.
             Contender::BareLoop if self.files != Files::Large => None,
             // The others are not set up for TLS and uploads.
             other => {
@@ -144,7 +144,7 @@ fn handshake(connection: &mut BadConnection, host: &Host) -> io::Result<()> {
     let Some(tls) = &mut connection.tls else {
         let mut tls = LoadConnection::new(connection.stream.try_clone()?, host.tls.as_ref())?;
         match tls.ask(&host.request("/small")) {
-            // It is not connected yet.
+            // The socket is not connected yet.
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             outcome => outcome?,
         }
@@ -160,7 +160,7 @@ fn handshake(connection: &mut BadConnection, host: &Host) -> io::Result<()> {
 
 /// Tries a new wrong password each time, while the good client has the right one.
 fn try_password(connection: &mut BadConnection, host: &Host) -> io::Result<()> {
-    // `me:` and eight letters that are always others.
+    // `me:` and eight letters that are different each time.
     let number = connection.index as u64 * 100_003 + u64::from(connection.turns);
     let letters: Vec<u8> = (0..8).map(|at| b'a' + (number >> (4 * at) & 15) as u8).collect();
     let letters = String::from_utf8_lossy(&letters).into_owned();
@@ -207,7 +207,7 @@ fn with_credentials(host: &Host, path: &str, credentials: &str) -> Vec<u8> {
     request
 }
 
-/// A head of 31 KB without its end, of lines that nginx takes as well.
+/// A head of 31 KB without its end, of lines that nginx accepts as well.
 static HEAD: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let mut head = "GET /small HTTP/1.1\r\nHost: localhost\r\n".to_owned();
     for number in 0..30 {
@@ -238,7 +238,7 @@ static RANGES: LazyLock<Vec<u8>> = LazyLock::new(|| {
     format!("GET /{LARGE} HTTP/1.1\r\nHost: localhost\r\nRange: bytes={ranges}\r\n\r\n").into()
 });
 
-/// A request as long as nginx takes it.
+/// A request as long as nginx accepts.
 static LONG: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let (query, agent) = ("q".repeat(7500), "u".repeat(7500));
     let head = format!("GET /nothing?{query} HTTP/1.1\r\nHost: localhost\r\n");

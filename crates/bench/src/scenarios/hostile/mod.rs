@@ -1,9 +1,9 @@
-//! `bench hostile`: a good client among thousands of bad ones. How much longer does it wait, how
-//! much memory does the server come to hold, and what does that cost it?
+//! `bench hostile`: a good client among thousands of bad ones: its latency, and the memory and
+//! processor time of the server.
 //!
 //! `loads` has the kinds of bad clients, `connection` what each of their connections can do,
-//! `generator` drives them. As the load takes its part of a small machine itself, the good client
-//! is also measured next to the same load at a server that does nothing: that is the floor.
+//! `generator` drives them. As the load itself uses a part of a small machine, the good client is
+//! also measured while the same load runs against a server that does nothing: that is the floor.
 //! Everything stays on loopback, and ends with the sample.
 
 mod connection;
@@ -79,7 +79,7 @@ impl Scenario for AttackedServer<'_> {
     }
 
     fn verify(&mut self, _cell: &Cell) -> Result<Verification> {
-        // The good client takes nothing but whole responses.
+        // The good client accepts only complete responses.
         Ok(Verification::Arrived(self.0.sha256.clone()))
     }
 
@@ -147,7 +147,7 @@ impl AttackedServer<'_> {
             let core = self.0.cores.first;
             scope.spawn(move || {
                 stay_on(core);
-                // An address of its own says that it is over.
+                // A connection from a special address ends the server.
                 for stream in listener.incoming().flatten() {
                     if stream.peer_addr().is_ok_and(|peer| peer.ip() == Ipv4Addr::LOCALHOST) {
                         break;
@@ -173,7 +173,7 @@ impl AttackedServer<'_> {
         let (done, usage) = std::thread::scope(|scope| {
             let bad = scope.spawn(|| {
                 stay_on(core);
-                // A refusal changes little.
+                // A failure changes little.
                 let _ = set_thread_priority(NICENESS, SLICE);
                 generator.run(load, host, count)
             });
@@ -266,7 +266,7 @@ const SMALL_BYTES: u64 = 10 << 10;
 /// Connections that the server may have in addition to those of bad clients that keep it busy.
 const SPARE_CONNECTIONS: u32 = 64;
 
-/// Files that programs have open for themselves.
+/// The number of files that programs open for themselves.
 const SPARE_FILES: u64 = 512;
 
 const WARM_UP: Duration = Duration::from_millis(300);
@@ -280,5 +280,5 @@ const NICENESS: i32 = 19;
 /// Their time slice: longer than the default, so that the good one does not wait for its end.
 const SLICE: Duration = Duration::from_millis(10);
 
-/// The good client is not a load itself: it asks at most this often.
+/// The pause between requests of the good client, so that it is not a load itself.
 const PAUSE: Duration = Duration::from_millis(2);

@@ -1,5 +1,5 @@
-//! `bench serve cold`: clients that stream files of which nothing is in the page cache, each one of
-//! its own, over and over.
+//! `bench serve cold`: clients that each stream a separate file over and over, none of which is in
+//! the page cache.
 
 use clap::Args;
 
@@ -37,7 +37,7 @@ impl Measure for ColdArgs {
         let (mut plan, fixture, mut variants) = opened;
         fixture.site.folder.require_space(size.saturating_mul(max.into()))?;
         plan.arguments.cold = true;
-        // nginx has two more ways of reading what is not in the page cache.
+        // nginx has two more ways of reading files that are not in the page cache.
         if variants.contains(&NGINX) {
             variants.extend([Contender::NginxAio, Contender::NginxDirect].map(Variant::plain));
         }

@@ -1,6 +1,6 @@
-//! `bench origin`: caches in front of an origin. A crowd asks for an object that is not there, and
-//! once more when it is; ranges at random of a large object; a hot set during a scan of ten times
-//! the budget.
+//! `bench origin`: caches in front of an origin. A crowd requests an object that is not cached, and
+//! again when it is; ranges at random of a large object; a hot set during a scan of ten times the
+//! budget.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -159,7 +159,7 @@ impl Origin<'_> {
         Ok(window.close(server))
     }
 
-    /// Has all clients ask for the object at once; returns when the last one has it.
+    /// Makes all clients request the object at once; returns the time until the last one has it.
     fn request_from_all(&self, size: u64, host: &Host) -> io::Result<Duration> {
         let started = Instant::now();
         std::thread::scope(|scope| {
@@ -171,7 +171,7 @@ impl Origin<'_> {
         .map(|()| started.elapsed())
     }
 
-    /// Asks for ranges of 1 MiB at random, of the cache and of the origin itself.
+    /// Requests ranges of 1 MiB at random, from the cache and from the origin itself.
     fn ranges(&self, host: &Host) -> io::Result<RangesFound> {
         let direct = Host { address: self.origin.address, ..host.clone() };
         let (mut first, mut direct_first) = (Latencies::default(), Latencies::default());
@@ -193,8 +193,8 @@ impl Origin<'_> {
         })
     }
 
-    /// Asks for a hot set of half the budget while ten times the budget passes by. Returns requests
-    /// for the hot set and how many of them reached the origin, and the most bytes on the disk.
+    /// Requests a hot set of half the budget during a scan of ten times the budget. Returns the
+    /// requests for the hot set, how many of them reached the origin, and the peak bytes on disk.
     fn scan(&self, host: &Host, folder: &Path) -> io::Result<((u64, u64), u64)> {
         let mut client = LoadConnection::to(host, Ipv4Addr::LOCALHOST)?;
         let mut get = |path: String| client.ask_whole(&host.request(&path), UNIT_BYTES, |_| {});
@@ -222,7 +222,7 @@ fn ask(host: &Host, size: u64) -> io::Result<()> {
     host.get(&host.request(&format!("/{CROWD}")), size)
 }
 
-/// Asks for a range; returns when its first bytes have come.
+/// Requests a range; returns the time until its first bytes arrive.
 fn range(host: &Host, start: u64) -> io::Result<Duration> {
     let mut stream: TcpStream = host.connect(Ipv4Addr::LOCALHOST, None)?;
     let (started, end) = (Instant::now(), start + RANGE - 1);
@@ -265,7 +265,7 @@ const UNIT: &str = "unit";
 
 const UNIT_BYTES: u64 = 256 << 10;
 
-/// The least budget of which half holds an object.
+/// The minimum budget of which half holds an object.
 const MIN_BUDGET: u64 = 2 * UNIT_BYTES;
 
 /// The number of ranges that are requested one after the other, and their size.

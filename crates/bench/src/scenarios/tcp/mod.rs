@@ -1,7 +1,7 @@
 //! `bench net`, `article-table`, `article-chunks` and `limit`: a file from one process over TCP to
 //! another, which drops it or writes it to a new file. Ours are ordinary `underpass send` and
-//! `underpass recv`; the others are programs of the articles, sent to a receiver that is the same
-//! for all, whose clock is the one that counts then: it runs from the connection to its end.
+//! `underpass recv`; the others are programs of the articles, which send to the same receiver. Its
+//! clock counts then: it runs from the connection to its end.
 
 mod transfer;
 
@@ -206,7 +206,7 @@ impl Measure for LimitArgs {
 }
 
 impl ArticleArgs {
-    /// Measures those of the others and of ours that can be, the first of which is the baseline.
+    /// Measures the available contenders, the first of which is the baseline.
     fn measure(
         &self,
         about: &'static Description,
@@ -216,8 +216,8 @@ impl ArticleArgs {
         let ours = at_steps(&chosen(&self.mechanism, TO_SOCKET), &self.step);
         let mut variants = unique(others.into_iter().chain(ours));
         let SystemArgs { congestion, no_count } = &self.system;
-        // The target of the verifying pass is as large as its source. What was found of the system
-        // is from before anything of it is set.
+        // The target of the verifying pass is as large as its source. The system is surveyed before
+        // any of its settings is changed.
         let (ends, mut plan) = SampleEnds::open(start, None, &self.sizes, self.cold, *no_count)?;
         let link = Link::open(self.over, congestion)?;
         let programs = SocketPrograms::open(&ends.source, &mut variants, &mut plan)?;

@@ -133,7 +133,7 @@ impl TcpTransfer<'_> {
             return Err(ended.failure(cell.variant.to_string()));
         };
         let sender = self.send(cell, address, tracer)?;
-        // One whose sender has failed may never end.
+        // A receiver whose sender has failed may never end.
         let limit = (!sender.has_succeeded()).then_some(MAX_WAIT);
         let receiver = receiver.finish(limit, self.ends.context.cancel)?;
         self.outcome(cell, sender, &receiver)
@@ -215,7 +215,7 @@ impl TcpTransfer<'_> {
             return Ok(Err(errno));
         }
         if let Sender::Process(finished) = &sender {
-            // The side whose peer failed only reports that.
+            // A side whose peer has failed reports nothing else.
             let was_left =
                 ["reset", "Broken pipe"].iter().any(|word| finished.stderr.contains(word));
             let is_own_failure = !was_left || receiver.status.success();
@@ -261,13 +261,13 @@ impl Sender {
     }
 }
 
-/// Returns what a process of ours did, by its receipt.
+/// Returns the cost of an `underpass` process, by its receipt.
 fn side_of(role: Role, receipt: &Receipt, finished: &Finished) -> Side {
     let side = Side::process(role, receipt.elapsed_s, finished.cost);
     Side { thread: Some(ThreadCost::from(receipt)), ..side }
 }
 
-/// Returns what a contender's process did, by its own words.
+/// Returns the cost of a contender's process, by its report.
 fn reported(role: Role, finished: &Finished, cell: &Cell) -> Result<Side> {
     let elapsed_s = reported_seconds(finished, cell.variant, cell.size)?;
     Ok(Side::process(role, elapsed_s, finished.cost))

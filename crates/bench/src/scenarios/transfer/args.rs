@@ -247,7 +247,7 @@ struct Programs {
 }
 
 impl Programs {
-    /// Looks for what the contenders need, and for what the server `from` does.
+    /// Finds the programs that the contenders and the server `from` need.
     fn look(dufs: Option<&Path>, requested: &[Contender], from: Option<Contender>) -> Result<Self> {
         let dufs = dufs.map(Path::to_owned).or_else(|| find("dufs"));
         let has = |program: &str| match program {

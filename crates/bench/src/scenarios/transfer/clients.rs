@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::record::Contender;
 use crate::run::CommandWords;
 
-/// Lets a client find no configuration in `home`, and ask no proxy.
+/// Makes a client find no configuration in `home`, and use no proxy.
 pub(super) fn isolated(mut command: Command, home: &Path) -> Command {
     for name in PROXIES {
         command.env_remove(name).env_remove(name.to_uppercase());
@@ -45,7 +45,7 @@ pub(super) fn upload(contender: Contender, file: &Path, url: &str) -> CommandWor
 pub(super) fn download_tree(contender: Contender, url: &str, folder: &Path) -> CommandWords {
     match contender {
         Contender::Wget => {
-            // With listings, which would stay among the files, rejected.
+            // Listings are rejected, as they would stay among the files.
             let options = [WGET, &["-r", "-nH", "-np", "-R", "index.html*", "-P"]].concat();
             CommandWords::new("wget", &options).and(folder).and(url)
         }
@@ -58,7 +58,7 @@ const BARE: &str = "peers/c/client.c";
 /// `-q` has to be the first one: no configuration.
 const CURL: &[&str] = &["-q", "-fsS"];
 
-/// A request for robots.txt would be one more of its own.
+/// Without an extra request for robots.txt.
 const WGET: &[&str] = &["--no-config", "-e", "robots=off", "-q"];
 
 /// Space for the file is allocated as aria2c does it by default.

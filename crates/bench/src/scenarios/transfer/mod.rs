@@ -1,5 +1,5 @@
-//! `bench get`, `bench put` and `bench tree`: clients that move whole files by HTTP, ours compared
-//! with those that people have, from the start of their process to its end. `args` has the options,
+//! `bench get`, `bench put` and `bench tree`: clients that move whole files by HTTP, ours and other
+//! common ones, from the start of their process to its end. `args` has the options,
 //! `clients` the command lines, `payload` takes the samples.
 
 mod args;

@@ -1,9 +1,9 @@
 //! The files that clients move, and their samples.
 //!
-//! The folders of earlier samples stay, though without the bytes of their large files. ext4 gives
-//! the inode of a file away again only minutes after the file was removed, and until then looks at
-//! each such inode whenever it wants a new one: after the removal of thousands of files, making as
-//! many new ones takes several times as long, whichever program does it.
+//! The folders of earlier samples stay, without the bytes of their large files. ext4 reuses the
+//! inode of a removed file only after minutes, and until then checks each such inode whenever it
+//! needs a new one: after the removal of thousands of files, creating as many new ones takes
+//! several times as long, whichever program does it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -73,7 +73,7 @@ impl Payload {
     }
 }
 
-/// Samples of clients, each with a target that was not there before.
+/// Samples of clients, each with a new target.
 #[derive(Debug)]
 pub(super) struct Transfer<'a> {
     pub(super) payload: Payload,
@@ -81,7 +81,7 @@ pub(super) struct Transfer<'a> {
     pub(super) noise: Noise,
     pub(super) memory: MemoryState,
     pub(super) context: &'a Context<'a>,
-    /// Put back at the end.
+    /// Restored on drop.
     pub(super) _congestion: SystemCongestion,
     pub(super) turn: u32,
     pub(super) sha256: String,
@@ -145,7 +145,7 @@ impl Transfer<'_> {
         }
     }
 
-    /// Returns the file or folder that is the client's.
+    /// Returns the client's file or folder.
     fn path(&self) -> PathBuf {
         if let Payload::Upload(_) = self.payload { self.source() } else { self.target() }
     }
@@ -194,7 +194,7 @@ impl Transfer<'_> {
         self.site.folder.clear(&file)
     }
 
-    /// Removes the target, of a folder the bytes of its large files.
+    /// Removes the target; of a folder only the bytes of its large files.
     fn clear(&self) -> Result<()> {
         match self.payload {
             Payload::Tree(tree) => tree.truncate_large(&self.target()),

@@ -59,7 +59,7 @@ fn grid(axis: Axis, bottom: f64) -> Markup {
     html! { @for part in parts.iter().rev() { (part) } }
 }
 
-/// Returns a name with its value, and the bar below; a dot if lengths mean nothing.
+/// Returns a name with its value, and the bar below; a dot if lengths are meaningless.
 fn one(row: &ChartRow, chart: &Chart, axis: Axis, top: f64, id: &str) -> Markup {
     let (base, middle) = (top + 14.0, top + 14.0 + 6.0 + BAR / 2.0);
     let Some(summary) = row.summary else {

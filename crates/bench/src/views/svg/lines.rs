@@ -29,7 +29,7 @@ impl Sizes {
     }
 }
 
-/// Returns the chart, and under it what its lines are.
+/// Returns the chart with its legend below.
 pub(super) fn draw(chart: &Chart) -> (f64, Markup) {
     let (axis, sizes, labels) = (chart.axis(), Sizes::of(chart), chart.labels());
     let count = labels.len();

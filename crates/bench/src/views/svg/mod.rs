@@ -27,7 +27,7 @@ pub(crate) fn element(chart: &Chart, id: &str) -> Markup {
     }
 }
 
-/// Returns a chart as a file of its own.
+/// Returns a chart as a separate file.
 pub(crate) fn file(chart: &Chart) -> String {
     let id = &chart.name;
     let (height, body) = draw(chart, id);
@@ -52,7 +52,7 @@ pub(crate) fn file(chart: &Chart) -> String {
     svg.into_string() + "\n"
 }
 
-/// Returns the name of a chart, and what it shows for readers that cannot see it.
+/// Returns the name of a chart, and its description for screen readers.
 fn description(chart: &Chart, id: &str) -> Markup {
     html! {
         title id=(format!("{id}-title")) { (chart.title) }
