@@ -1,5 +1,5 @@
-//! The articles' programs are built, move whole and right files, are counted in a pass of their own,
-//! and are named where they are missing.
+//! The articles' programs are built, move complete and correct files, are counted in a separate
+//! pass, and are named if they are missing.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -35,7 +35,7 @@ fn calls(record: &Value, cell: &str, role: &str, name: &str) -> Option<u64> {
     Some(call.map_or(0, |call| call["calls"].as_u64().unwrap()))
 }
 
-/// The programs that every machine of a test may lack.
+/// Whether all these programs, which a test machine may lack, are installed.
 fn has_all(programs: &[&str]) -> bool {
     programs.iter().all(|program| has(program))
 }
@@ -59,7 +59,7 @@ fn check(record: &Value, runs: usize) {
 }
 
 #[test]
-fn the_table_has_javas_two_ways_and_cs_beside_ours() {
+fn the_table_compares_both_java_programs_and_the_c_program_with_ours() {
     if !has_all(&["javac", "cc", "strace"]) {
         return;
     }
@@ -79,7 +79,7 @@ fn the_table_has_javas_two_ways_and_cs_beside_ours() {
     assert!(list(&record, "missing").is_empty());
     let programs = list(&record["environment"], "programs");
     assert!(programs.iter().any(|line| text(line).contains("jdk")), "{programs:?}");
-    // 75 pages each, and what the start of a program needs besides.
+    // 75 pages each, besides the calls of the start of a program.
     for (cell, name) in [("java_stream 4K", "write"), ("c_read_write 4K", "write")] {
         assert!(calls(&record, cell, "sender", name).unwrap() >= 75, "{cell}");
     }
@@ -118,7 +118,7 @@ fn chunks_have_the_requested_size_with_every_program() {
         let calls = calls(&record, cell, "sender", name).unwrap();
         assert!((least..=most).contains(&calls), "{cell}: {calls}");
     }
-    // A lease is asked for, and given up again.
+    // A lease is requested, and released again.
     let fcntl = |cell| calls(&record, cell, "sender", "fcntl").unwrap();
     assert_eq!((fcntl("c_mmap 4K"), fcntl("c_mmap_lease 4K")), (0, 3));
 }
@@ -161,7 +161,7 @@ fn the_limit_compares_a_bare_loop_and_a_memory_copy() {
         return;
     }
     let folder = folder();
-    // iperf3 does not count what was on its way when it stopped, which may be all of a small file.
+    // iperf3 does not count bytes in flight when it stops, which may be all of a small file.
     let args = ["limit", "--sizes", "64M", "--runs", "1", "--warmup", "0", "--step", "1M"];
     let (_, record) = bench(folder.path(), &[&args[..], &["--no-count"]].concat());
     let expected = [
@@ -230,7 +230,7 @@ fn a_pair_of_network_namespaces_is_made_and_removed_again() {
     }
 }
 
-/// How many processes of this test have a network namespace that is not its own.
+/// The number of network namespaces, other than its own, that this test's holders have.
 fn namespaces() -> usize {
     let own = fs::read_link("/proc/self/ns/net").unwrap();
     let mut found: Vec<_> = fs::read_dir("/proc")
@@ -245,7 +245,7 @@ fn namespaces() -> usize {
     found.len()
 }
 
-/// Whether a process is one that does nothing but hold a namespace.
+/// Whether a process only holds a namespace.
 fn is_a_holder(process: &Path) -> bool {
     fs::read_to_string(process.join("comm")).is_ok_and(|name| name == "cat\n")
 }
@@ -309,7 +309,7 @@ fn a_signal_ends_what_is_being_measured_and_counted() {
 }
 
 #[test]
-fn wrong_words_are_one_line_each() {
+fn wrong_arguments_are_one_line_each() {
     let folder = folder();
     let here = folder.path().to_str().unwrap();
     for (args, words) in [

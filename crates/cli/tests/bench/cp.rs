@@ -1,4 +1,4 @@
-//! The bench of programs that copy compares what they make, and leaves nothing behind.
+//! The bench of copying programs compares their copies, and leaves nothing behind.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -29,7 +29,7 @@ fn check(record: &Value, original: &str, ways: &[&str], runs: usize) {
 }
 
 #[test]
-fn files_of_each_size_are_copied_by_all_that_are_there() {
+fn files_of_each_size_are_copied_by_all_installed_programs() {
     let folder = folder();
     let words = ["cp", "--sizes", "1M,3M", "--runs", "2", "--way", "cp-a,underpass,tar,xcp"];
     // Where it is not installed, it is named.
@@ -60,7 +60,7 @@ fn folders_are_copied_with_all_that_is_in_them() {
     assert_eq!(record["copies"]["files"], 150);
     assert_eq!(record["copies"]["earlier"], "stay");
     assert!(record["copies"]["chilled"].is_null());
-    // One that is there, with links; it is left as it is.
+    // An existing folder, with links; it is not changed.
     let tree = crate::rig::folder();
     fs::create_dir_all(tree.path().join("a/b")).unwrap();
     fs::write(tree.path().join("a/b/file"), "bytes").unwrap();

@@ -1,4 +1,4 @@
-//! The bench of bad clients measures a good one beside each kind of them, and leaves nothing behind.
+//! The bench of bad clients measures a good one among each kind of them, and leaves nothing behind.
 
 use crate::rig::{bench, folder, has};
 use serde_json::Value;
@@ -69,7 +69,7 @@ fn nginx_is_measured_beside_the_same_clients() {
         return;
     }
     let kinds = ["idle", "slow_heads", "partial_hellos", "slow_uploads"];
-    // What nginx has nothing of is left out.
+    // Loads that nginx does not support are left out.
     let (_, found) = measure("nginx", &(kinds.join(",").replace('_', "-") + ",archives"));
     check(&found, &kinds);
 }
@@ -81,7 +81,7 @@ fn other_servers_are_measured_only_with_loads_that_they_support() {
     }
     let (_, found) = measure("bare-loop", "slow-readers,pipelines,archives");
     check(&found, &["slow_readers"]);
-    // It has less memory than the program has code.
+    // The bare loop uses less memory than our program has code.
     let peak_bytes = found[0].1["peak_bytes"].as_u64().unwrap();
     assert!(peak_bytes < 8 << 20, "{peak_bytes}");
 }

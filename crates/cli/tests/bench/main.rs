@@ -1,4 +1,4 @@
-//! `underpass bench`, as a user runs it: each scenario with small sizes, and what is shown of records.
+//! `underpass bench`, as a user runs it: each scenario with small sizes, and the views of records.
 
 #![allow(clippy::unwrap_used)]
 

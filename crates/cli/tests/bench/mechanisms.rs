@@ -1,4 +1,4 @@
-//! The bench measures what it says, keeps all of it, and says what it could not.
+//! The bench measures what it announces, records all of it, and names what it could not measure.
 
 use std::path::Path;
 
@@ -133,7 +133,7 @@ fn copy_compares_itself_with_the_cp_of_the_system() {
 }
 
 #[test]
-fn chain_forces_both_ways_and_names_a_crossover() {
+fn chain_forces_both_mechanisms_and_names_a_crossover() {
     let folder = folder();
     let args = ["chain", "--sizes", "1K,64K", "--runs", "1", "--responses", "50"];
     let (finished, record) = bench(folder.path(), &args);
@@ -159,7 +159,7 @@ fn a_record_can_go_to_standard_output_instead_of_the_table() {
 }
 
 #[test]
-fn wrong_words_are_one_line_each_and_nothing_is_measured() {
+fn wrong_arguments_are_one_line_each_and_nothing_is_measured() {
     let folder = folder();
     let here = folder.path().to_str().unwrap();
     for (args, code, words) in [

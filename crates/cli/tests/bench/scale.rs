@@ -1,4 +1,4 @@
-//! The bench of how a server grows measures every point, by every server, with its memory.
+//! The scale bench measures every point with every server, and the server's memory.
 
 use crate::rig::{bench, folder, has};
 use serde_json::Value;
@@ -12,7 +12,7 @@ fn points(record: &Value) -> Vec<(u64, u64)> {
 
 #[track_caller]
 fn check(record: &Value, server: &str) {
-    // The point that both lists have is measured once; a sparse file is whole and right too.
+    // A point in both lists is measured once; a sparse file is complete and correct, too.
     let expected = [(1, 65_536), (20, 65_536), (2, 1024), (2, 65_536), (2, 2 << 20)];
     assert_eq!(points(record), expected);
     assert_eq!(record["arguments"]["serve"]["sparse_from"], 1 << 20);

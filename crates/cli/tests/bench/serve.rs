@@ -1,4 +1,4 @@
-//! The bench of servers measures whole and right responses, and leaves no server behind.
+//! The bench of servers measures complete and correct responses, and leaves no server behind.
 
 use std::fs;
 use std::path::Path;
@@ -46,14 +46,14 @@ fn check_requests(record: &Value, server: &str) {
             (&"server".into(), &"client".into())
         );
         assert!(server["process"]["cpu_s"].as_f64().unwrap() > 0.0, "{server}");
-        // The kernel divides a short time between both by the ticks that it saw.
+        // The kernel splits a short time into user and system time by sampled ticks.
         let client = |name: &str| sample["peer"]["thread"][name].as_f64().unwrap();
         assert!(client("user_s") + client("system_s") > 0.0, "{sample}");
     }
 }
 
-/// The calls of each server were counted, in a pass of their own, with what it served meanwhile:
-/// a request is answered by a few calls, of which `moves` are some.
+/// The calls of each server were counted in a separate pass, with the bytes it served meanwhile: a
+/// request takes a few calls, `moves` among them.
 #[track_caller]
 fn check_counted(record: &Value, moves: &[&str]) {
     if !has("strace") {
@@ -80,7 +80,7 @@ fn check_counted(record: &Value, moves: &[&str]) {
             continue;
         }
         let responses = bytes / cell["size"].as_f64().unwrap();
-        // What was under way when counting began was sent before, one response of each connection.
+        // One response of each connection was in flight when counting began.
         let before = record["arguments"]["serve"]["connections"].as_f64().unwrap();
         assert!(responses > 0.0 && moved >= (responses - before) * 0.5, "{responses}: {one}");
         // Requests are read one by one.
@@ -219,7 +219,7 @@ fn handshakes_are_measured_one_for_each_request() {
 }
 
 #[test]
-fn underpass_is_measured_with_streams_and_with_very_many_connections() {
+fn underpass_is_measured_with_streams_and_many_idle_connections() {
     if !can_serve() {
         return;
     }

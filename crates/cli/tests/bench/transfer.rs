@@ -1,4 +1,4 @@
-//! The benches of clients move whole and right files, and leave no file and no process behind.
+//! The benches of clients move complete and correct files, and leave no file or process behind.
 
 use std::path::Path;
 
@@ -36,7 +36,7 @@ fn check(record: &Value, scenario: &str, expected: &[&str], runs: usize) {
     assert_eq!(of_commands, expected);
 }
 
-/// System calls of each client and its server were counted, in a pass of their own.
+/// System calls of each client and its server were counted in a separate pass.
 #[track_caller]
 fn counted(record: &Value, ways: &[&str]) {
     if !has("strace") {
@@ -134,7 +134,7 @@ fn a_folder_is_downloaded_whole() {
 }
 
 #[test]
-fn a_peer_that_is_not_there_is_named_and_the_others_are_measured() {
+fn a_missing_contender_is_named_and_the_others_are_measured() {
     if has("curl") && has("nginx") {
         let folder = folder();
         let nowhere = folder.path().join("nowhere");

@@ -13,7 +13,7 @@ fn committed(name: &str) -> String {
     format!("{}/../../bench/{name}.json", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// All of them; what the rig counts is none.
+/// All committed records, without the counts of the test rig.
 fn all() -> Vec<String> {
     let folder = PathBuf::from(format!("{}/../../bench", env!("CARGO_MANIFEST_DIR")));
     let files = names(&folder).into_iter().filter(|name| !name.starts_with("rig-"));
@@ -115,7 +115,7 @@ fn every_committed_record_has_all_views_and_each_is_the_same_every_time() {
 }
 
 #[test]
-fn nothing_that_a_record_says_becomes_a_part_of_a_view() {
+fn no_text_of_a_record_becomes_markup_of_a_view() {
     let folder = folder();
     let hostile = "\"><script>alert(1)</script>&amp;<svg/onload=x>' \u{1b}[31m\u{7}\u{202e}|`*";
     let mut record = record("get");
@@ -184,7 +184,7 @@ fn invalid_records_never_cause_a_panic() {
 }
 
 #[test]
-fn bars_follow_the_terminal_and_its_letters() {
+fn bars_follow_the_width_and_character_set_of_the_terminal() {
     let net = committed("net");
     let shown = |locale: &str, args: &[&str]| {
         let mut command = underpass();

@@ -59,7 +59,7 @@ fn set(words: &[&str]) -> BTreeSet<String> {
 fn options(command: &str) -> BTreeSet<String> {
     let help = run([command, "--help"]).succeeded().text();
     let lines = help.lines().filter(|line| line.trim_start().starts_with('-'));
-    // Two spaces separate an option from what is said about it.
+    // Two spaces separate an option from its description.
     let typed = lines.filter_map(|line| line.trim_start().split("  ").next());
     let words = typed.flat_map(|line| line.split([' ', ',', '[', '=']));
     words.filter(|word| word.starts_with("--")).map(str::to_owned).collect()
@@ -69,7 +69,7 @@ const COMMANDS: [&str; 10] =
     ["serve", "share", "get", "put", "send", "recv", "cp", "fill", "doctor", "explain"];
 
 #[test]
-fn bash_offers_every_option_and_what_it_takes() {
+fn bash_offers_every_option_and_its_values() {
     let here = shells();
     let bash = |words: &[&str]| bash(here.path(), &[&["underpass"], words].concat());
     for command in COMMANDS {
@@ -94,7 +94,7 @@ fn bash_offers_every_option_and_what_it_takes() {
 }
 
 #[test]
-fn fish_offers_every_option_and_what_it_takes() {
+fn fish_offers_every_option_and_its_values() {
     if !has("fish") {
         return skip("there is no fish");
     }
@@ -119,7 +119,7 @@ fn fish_offers_every_option_and_what_it_takes() {
 }
 
 #[test]
-fn zsh_offers_what_an_option_takes() {
+fn zsh_offers_the_values_of_an_option() {
     if !has("zsh") {
         return skip("there is no zsh");
     }
@@ -127,7 +127,7 @@ fn zsh_offers_what_an_option_takes() {
     let parsed = Command::new("zsh").args(["-n", "zsh"]).current_dir(here.path()).status().unwrap();
     assert!(parsed.success());
     let text = fs::read_to_string(here.path().join("zsh")).unwrap();
-    // An option, and what it takes: nothing that zsh knows, files, a list, a list behind `=` alone.
+    // An option, and its values: none known, files, a list, a list only after `=`.
     for (option, takes) in [
         ("--timeout=[", ":TIME:'"),
         ("--digest=[", ":ALG:VALUE:'"),

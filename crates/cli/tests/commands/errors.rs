@@ -66,7 +66,7 @@ fn each_wrong_input_is_one_line_with_its_exit_code() {
 }
 
 #[test]
-fn wrong_words_are_usage_errors_that_name_them() {
+fn wrong_arguments_are_usage_errors_that_name_them() {
     for (args, word) in [
         (["send", "f", "h:1", "--step", "64Q"], "64K"),
         (["send", "f", "h:1", "--step", "0"], "at least one byte"),
@@ -239,7 +239,7 @@ fn closed_standard_streams_are_errors() {
         assert_eq!(code, Some(1), "{command}: {stderr}");
         assert!(stderr.contains(words), "{command}: {stderr}");
     }
-    // Where nothing is printed or read, nothing is missing.
+    // Without output or input, closed streams do not matter.
     for command in
         ["exec $0 cp f i >&- <&- 2>&-", "exec $0 cp f - >/dev/null", "exec $0 cp - j </dev/null"]
     {
@@ -261,7 +261,7 @@ fn receipts_names_and_help_that_cannot_be_printed_are_an_error() {
         assert_eq!(code, Some(0), "{stderr}");
     }
     assert_eq!(names(here.path()), ["a", "b", "f"]);
-    // Those on standard error, too; that nobody reads an event there is no failure.
+    // Receipts on standard error, too; an event that nobody reads there is no failure.
     for command in ["cp --explain f c", "explain -- true"] {
         for (redirection, code) in [("2>/dev/full", 1), ("2>&-", 1), ("2>/dev/null", 0)] {
             let (found, _) = shell(here.path(), &format!("exec $0 {command} {redirection}"));

@@ -21,7 +21,7 @@ fn has(feature: bool) -> bool {
     feature && env::var_os("UNDERPASS_WITHOUT_FEATURES").is_none()
 }
 
-/// Checks that a command is in the help exactly if its feature was built, and is unknown otherwise.
+/// Checks that a command is in the help if its feature was built, and is unknown otherwise.
 fn is_there(command: &str, is_built: bool) {
     let help = run(["--help"]).succeeded().text();
     let line = format!("\n  {command} ");

@@ -1,5 +1,5 @@
-//! What the program says and does when something is not as the user expected: reasons, warnings,
-//! limits, names of files, and progress on a terminal.
+//! Output when something differs from the user's expectation: reasons, warnings, limits, file
+//! names, and progress on a terminal.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -92,7 +92,7 @@ fn a_status_is_printed_once() {
         let line = complaint(&client(here.path(), &["get", &url]).failed(1, &["404"]));
         assert_eq!(line.to_lowercase().matches("not found").count(), 1, "{body}: {line}");
     }
-    // The own server says it once, too.
+    // Our own server says it once, too.
     let (served, here) = (folder(), folder());
     let server = serve(served.path(), &[]);
     let url = format!("{}x", server.address);
@@ -109,7 +109,7 @@ fn an_archive_has_the_name_that_the_server_suggests() {
     let url = format!("{}photos/?archive=tar", server.address);
     client(here.path(), &["get", &url]).succeeded();
     assert_eq!(names(here.path()), ["photos.tar"]);
-    // As with every other name.
+    // Like every other name.
     fs::write(here.path().join("photos.tar"), "mine").unwrap();
     client(here.path(), &["get", &url]).failed(1, &["photos.tar", "--force"]);
     client(here.path(), &["get", &url, "-f"]).succeeded();

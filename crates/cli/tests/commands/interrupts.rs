@@ -111,12 +111,12 @@ fn signals_that_come_together_end_a_command_in_order() {
     command.current_dir(&folder).stderr(Stdio::piped());
     let running = Running::start(command);
     until("it catches them", || catches_interrupts(running.child.id()));
-    // As timeout(1) does, which signals a process and then its group.
+    // Like timeout(1), which signals a process and then its group.
     for signal in ["STOP", "TERM", "INT", "HUP", "CONT"] {
         running.signal(signal);
     }
     let finished = running.finish();
-    // The second is said if they come before the first byte.
+    // The second message is printed if the signals arrive before the first byte.
     let is_told = ["interrupted", "cancelled"].iter().any(|word| finished.stderr.contains(word));
     assert!(finished.code() == Some(1) && is_told, "{}", finished.stderr);
     assert!(names(folder.path()).is_empty());
@@ -130,7 +130,7 @@ fn a_second_signal_ends_a_command_at_once() {
     }
     let at = |name: &str| folder.path().join(name);
     fs::write(at("from"), "bytes").unwrap();
-    // As a read of a file does whose server does not answer.
+    // Like a read of a file whose server does not respond.
     let delay = "inject=pread64,preadv2,read:delay_enter=600000000";
     let source = at("from").to_str().unwrap().to_owned();
     let options = ["-P", &source, "-e", "trace=pread64,preadv2,read", "-e", delay];
@@ -155,7 +155,7 @@ fn a_fifo_without_another_end_does_not_block() {
     let place = folder();
     assert!(Command::new("mkfifo").arg(place.path().join("fifo")).status().unwrap().success());
     fs::write(place.path().join("file"), "bytes").unwrap();
-    // Nothing accepts: the address is not what is waited for.
+    // Nothing accepts here: the commands must wait for the FIFO, not for the address.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let url = format!("http://{address}/name");
@@ -227,7 +227,7 @@ fn a_fifo_without_a_writer_as_list_does_not_block() {
 fn a_peer_that_never_answers_does_not_block_others() {
     let place = folder();
     fs::write(place.path().join("file"), "bytes").unwrap();
-    // It accepts no connection, so that its queue of one becomes full.
+    // The listener accepts no connection, so its backlog of one fills up.
     let path = place.path().join("socket");
     let listener = UnixListener::bind(&path).unwrap();
     rustix::net::listen(&listener, 0).unwrap();
@@ -251,7 +251,7 @@ fn a_named_fifo_as_standard_input_is_read_after_its_writer_has_gone() {
     let place = folder();
     let fifo = place.path().join("fifo");
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
-    // Opened for both, so that opening does not wait and its content stays.
+    // Opened for reading and writing, so that opening does not block and the content stays.
     let both = OpenOptions::new().read(true).write(true).open(&fifo).unwrap();
     let reader = OpenOptions::new().read(true).open(&fifo).unwrap();
     (&both).write_all(b"bytes").unwrap();

@@ -1,4 +1,4 @@
-//! Options that are repeated or that override each other: the last one counts, as everywhere.
+//! Options that are repeated or override each other: the last one counts.
 
 use std::fs;
 use std::path::Path;
@@ -22,7 +22,7 @@ fn commands(above: &[String]) -> Vec<(Vec<String>, String)> {
     found
 }
 
-/// Values of all sorts: one of them is right for each option.
+/// Values of all kinds: one of them is valid for each option.
 const VALUES: [&str; 26] = [
     "1",
     "0.5",
@@ -82,7 +82,7 @@ fn options(help: &str) -> Vec<(String, Option<bool>)> {
     found
 }
 
-/// What the program says to these words, none of which makes it begin.
+/// The error for these words, with which the program does not start work.
 fn complaint(command: &[String], words: &[String]) -> String {
     let here = folder();
     let mut program = underpass();
@@ -155,7 +155,7 @@ fn copied(here: &Path, options: &str, answer: &str) -> (Finished, String) {
     command.stdin(Stdio::piped());
     let mut copy = Running::start(command);
     let mut stdin = copy.child.stdin.take().unwrap();
-    // It may have ended without a question.
+    // The command may have ended without a question.
     let _ = std::io::Write::write_all(&mut stdin, answer.as_bytes());
     drop(stdin);
     (copy.finish(), fs::read_to_string(here.join("b")).unwrap())

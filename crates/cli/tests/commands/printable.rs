@@ -1,5 +1,5 @@
-//! Whatever servers, archives and file systems choose for names and words, nothing of it drives the
-//! terminal, forges a line, or turns the order of letters around.
+//! No name or text from a server, archive or file system can control the terminal, forge a line, or
+//! reverse the order of letters.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -33,7 +33,7 @@ fn harmless(finished: &Finished) {
     assert!(!finished.stderr.contains("panicked"), "{}", finished.stderr);
 }
 
-/// A server that gives one answer to everything.
+/// A server that sends one response to every request.
 fn serve(answer: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static) -> String {
     let url = serve_until_exit(move |request, stream| {
         stream.write_all(&answer(&request.head))?;
@@ -176,7 +176,7 @@ fn names_in_certificates_are_shown_harmlessly() {
             let finished = run(place.path(), &[args, trust, &retries].concat());
             assert_ne!(finished.code(), Some(0));
             harmless(&finished);
-            // It is given the existing names.
+            // The command gets the existing names.
             let tells = finished.stderr.contains("\\u{202e}");
             assert_eq!(tells, !trust.is_empty(), "{}", finished.stderr);
         }
@@ -226,7 +226,7 @@ fn names_here_are_shown_harmlessly() {
     }
 }
 
-/// As [`harmless`] for what is ours: the program that is explained prints what it likes.
+/// Like [`harmless`], for our own output: the explained program may print anything.
 fn harmless_without_the_program(finished: &Finished) {
     let own = |line: &&str| !line.starts_with("cat: ") && !line.starts_with("forged");
     let stderr = finished.stderr.lines().filter(own).collect::<Vec<_>>().join("\n");

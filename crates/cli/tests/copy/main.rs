@@ -1,4 +1,4 @@
-//! `underpass cp`: by itself, and beside the system's own.
+//! `underpass cp`: by itself, and compared with the system's.
 
 #![allow(clippy::unwrap_used)]
 

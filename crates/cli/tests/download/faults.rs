@@ -1,5 +1,5 @@
-//! `underpass get` when something goes wrong: the kernel declines, the disk is full, the process or
-//! the server is killed. And that no byte of a body enters the program.
+//! Faults during `underpass get`: the kernel declines, the disk is full, the process or the server
+//! is killed. Also, no byte of a body enters the program.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -103,7 +103,7 @@ fn no_byte_of_a_body_enters_the_program() {
         let calls = trace.lines().filter_map(|line| {
             let call = line.split_once(' ')?.1.trim_start();
             let bytes: i64 = call.rsplit(" = ").next()?.split(' ').next()?.parse().ok()?;
-            // A call during which another thread made one has two lines.
+            // A call has two lines if another thread made one meanwhile.
             let name = match call.strip_prefix("<... ") {
                 Some(resumed) => resumed.split(' ').next()?,
                 None => call.split('(').next()?,
@@ -128,7 +128,7 @@ fn no_byte_of_a_body_enters_the_program() {
 }
 
 #[test]
-fn a_declined_splice_goes_on_at_the_same_byte_another_way() {
+fn a_declined_splice_continues_at_the_same_byte_by_another_mechanism() {
     if !has("strace") {
         return;
     }
@@ -187,7 +187,7 @@ fn a_file_that_could_not_be_synced_on_the_way_gets_no_name() {
     if !has("strace") {
         return;
     }
-    // So slow that the file is synced before its end. The kernel reports such an error once.
+    // Slow enough that the file is synced before its end. The kernel reports such an error once.
     let stage = Stage::new(&[]);
     let strace = ["-e", "trace=fdatasync", "-e", "inject=fdatasync:error=EIO:when=1"];
     for args in [&["-j1", "--sync", "--rate", "5M"][..], &["-j3", "--rate", "5M"]] {
@@ -282,7 +282,7 @@ fn a_folder_that_could_not_be_synced_on_the_way_is_not_taken_for_complete() {
     if !has("strace") {
         return;
     }
-    // So slow that the file system is synced before the end.
+    // Slow enough that the file system is synced before the end.
     let stage = Stage::new(&[]);
     let at = |name: &str| stage.here.path().join(name);
     fs::create_dir(at("old")).unwrap();
@@ -316,7 +316,7 @@ fn a_folder_that_could_not_be_synced_on_the_way_is_not_taken_for_complete() {
 }
 
 #[test]
-fn a_disk_that_is_too_small_is_found_out_before_the_first_byte() {
+fn a_disk_that_is_too_small_is_detected_before_the_first_byte() {
     let stage = Stage::new(&[]);
     let script = "mkdir small && mount -t tmpfs -o size=8M none small && cd small && exec \"$@\"";
     let probe = Command::new("unshare").args(["-rm", "true"]).status();
@@ -342,13 +342,13 @@ fn a_read_only_folder_is_reported() {
 
 #[test]
 fn a_killed_process_loses_a_mebibyte_at_the_most() {
-    // So slow that it is not complete after five rounds on a busy machine.
+    // Slow enough to be incomplete after five rounds on a busy machine.
     let stage = Stage::new(&["--rate", "10M"]);
     for (round, connections) in ["1", "1", "3", "3", "1"].into_iter().enumerate() {
         let mut running = stage.get(&[], &["-q", "-j", connections]);
         let before = stage.noted();
         until("more has arrived", || stage.noted() > before + (1 << 20));
-        // At no particular moment.
+        // At a random moment.
         std::thread::sleep(Duration::from_millis(7 * round as u64));
         running.child.kill().unwrap();
         running.finish();
@@ -390,7 +390,7 @@ fn a_part_stays_while_its_journal_cannot_be_read() {
 }
 
 #[test]
-fn a_first_journal_that_cannot_be_looked_for_is_not_called_foreign() {
+fn a_first_journal_that_cannot_be_looked_up_is_not_called_foreign() {
     if !has("strace") {
         return;
     }
@@ -439,7 +439,7 @@ fn a_part_with_all_bytes_of_an_older_version_starts_over() {
 }
 
 #[test]
-fn a_signal_ends_it_at_once_and_says_how_to_go_on() {
+fn a_signal_ends_it_at_once_and_prints_how_to_resume() {
     let stage = Stage::new(&["--rate", "8M"]);
     for (signal, connections) in [("INT", "1"), ("TERM", "3")] {
         let running = stage.get(&[], &["-j", connections]);

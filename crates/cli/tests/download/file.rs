@@ -67,7 +67,7 @@ impl Stage {
     }
 }
 
-/// A server that gives each request the same answer.
+/// A server that sends the same response to each request.
 fn recorder() -> Server {
     Server::start(|_, stream| {
         stream.write_all(b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok")?;
@@ -210,7 +210,7 @@ fn sockets_and_fifos_are_not_replaced() {
         fs::remove_dir_all(here.join("d")).unwrap();
     }
     drop(socket);
-    // By its own name it is written into, where it can be; then no digest is compared.
+    // Named directly, it is written to if possible; then no digest is compared.
     stage.get(&[&url, "-o", "/dev/null"]).succeeded();
     for option in [["--verify", "-q"], ["--digest-print", "-q"]] {
         let args = [&[url.as_str(), "-o", "/dev/null"], &option[..]].concat();
@@ -298,7 +298,7 @@ fn digests_are_compared_and_printed() {
     assert_eq!((&digest["value"], &digest["expected"]), (&hex.into(), &hex.into()));
     assert_eq!(digest["read_bytes"], LEN);
     assert_eq!(receipt["user_space_bytes"], 0);
-    // Something else is not given the name, and what had it stays.
+    // A file with another digest does not get the name, and the existing file stays.
     let wrong = format!("sha-256:{}", "0".repeat(64));
     stage.get(&[&url, "-f", "--digest", &wrong]).failed(1, &["sha-256", hex]);
     stage.has_it("file");
@@ -430,7 +430,7 @@ fn the_guide_tells_every_option() {
 }
 
 #[test]
-fn a_folder_to_which_names_can_only_be_added_gets_the_file_and_nothing_else() {
+fn an_append_only_folder_gets_the_file_and_nothing_else() {
     let Some(mounted) = Mounted::new(FileSystem::Ext4, 128) else { return };
     if !has("chattr") {
         return;
@@ -457,7 +457,7 @@ fn a_folder_to_which_names_can_only_be_added_gets_the_file_and_nothing_else() {
 
 #[test]
 fn a_refused_connection_is_reported_at_once() {
-    // Nothing listens on a port that was just given back.
+    // Nothing listens on a port that was just released.
     let port = free_port();
     let url = format!("http://127.0.0.1:{port}/x/");
     let place = folder();

@@ -1,4 +1,4 @@
-//! `underpass get`: files, folders, mirrors, and what goes wrong meanwhile.
+//! `underpass get`: files, folders, mirrors and faults.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 

@@ -1,4 +1,4 @@
-//! Nodes in front of an origin, object stores, and what a power cut leaves.
+//! Nodes in front of an origin, object stores, and the state after a power cut.
 
 #![allow(clippy::unwrap_used, dead_code, missing_docs, unreachable_pub)]
 

@@ -2,9 +2,9 @@
 //! command completes the rest. Copies are completed by `--resume`, which must not believe what has the
 //! right size and time and not the right bytes.
 //!
-//! The disk is a file on XFS, so that all that had reached it is cloned in one moment while commands
-//! write. The clone is mounted, which replays its journal, compared and checked. What a real disk
-//! holds in a cache of its own and loses is not lost here.
+//! The disk is a file on XFS, so that its content can be cloned atomically while commands write.
+//! The clone is mounted, which replays its journal, compared and checked. The volatile cache of a
+//! real disk is not simulated.
 //!
 //! `UNDERPASS_CUTS` says how often, instead of a few times.
 
@@ -53,7 +53,7 @@ impl Mount {
 impl Drop for Mount {
     fn drop(&mut self) {
         let path = text(&self.0);
-        // What was killed may still be closing its files.
+        // A killed process may still be closing its files.
         for _ in 0..100 {
             if call("umount", &[path]).is_ok() {
                 return;
@@ -74,7 +74,7 @@ fn clone(image: &Path, to: &Path) {
     call("cp", &["--reflink=always", text(image), text(to)]).unwrap();
 }
 
-/// What is under way when the power is cut.
+/// The work in progress when the power is cut.
 #[derive(Clone, Copy, Debug)]
 enum Work {
     Copy,
@@ -183,7 +183,7 @@ fn cut(sources: &Sources, work: Work, disk: (&Path, &Path), after: Duration, to:
 /// have no numbers of their own.
 fn another_boot(copy: &Path) {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
-    // What has not got its name yet has its marker, too.
+    // A folder without its final name has its marker, too.
     for folder in fs::read_dir(copy.parent().unwrap()).unwrap().map(Result::unwrap) {
         let Ok(found) = fs::read_dir(folder.path()) else { continue };
         for path in found.map(|entry| entry.unwrap().path()) {

@@ -1,4 +1,4 @@
-//! An origin that follows a script, also in what no origin should do.
+//! An origin that follows a script, and can send what no origin should.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -110,7 +110,7 @@ impl Origin {
         self.sent.load(Ordering::Relaxed)
     }
 
-    /// Accepts no connection any more.
+    /// Stops accepting connections.
     pub fn end(&self) {
         self.server.end();
     }
@@ -154,7 +154,7 @@ impl Object {
     }
 }
 
-/// Something that one thread waits for and another one gives.
+/// An event that one thread waits for and another one triggers.
 #[derive(Clone, Debug, Default)]
 pub struct Gate(Arc<AtomicBool>);
 

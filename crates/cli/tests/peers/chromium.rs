@@ -17,7 +17,7 @@ fn site() -> Option<(Site, &'static str)> {
     Some((site, "a%20%231%20100%25.bin"))
 }
 
-/// The arguments of a browser without a window, with this folder for all that it keeps.
+/// The arguments of a headless browser, with this folder as its profile.
 fn arguments<'a>(profile: &'a str, rest: &[&'a str]) -> Vec<&'a str> {
     let usual = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"];
     [&usual[..], &[profile], rest].concat()
@@ -67,7 +67,7 @@ fn chromium_downloads_a_file_under_its_name() {
     assert_same(&target, &site.source("a #1 100%.bin"));
 }
 
-/// Whether a download has got its name, which is the last that happens to it.
+/// Whether a download has its final name, which it gets last.
 fn is_complete(target: &Path) -> bool {
     target.metadata().is_ok_and(|facts| facts.len() == LEN as u64)
 }

@@ -1,4 +1,4 @@
-//! Programs that mount a folder or look into it by WebDAV.
+//! Programs that mount or list a folder by WebDAV.
 
 use std::fs;
 use std::io::Write;
@@ -10,7 +10,7 @@ use crate::rig::{Finished, Running, folder, has, names, skip, until};
 use crate::site::{Site, tree};
 use underpass_testkit::is_root;
 
-/// Runs suites of litmus, and returns the tests that failed; their reasons are theirs.
+/// Runs suites of litmus, and returns the tests that failed, without their reasons.
 fn litmus(site: &Site, suites: &str) -> Vec<String> {
     let mut command = site.peer("litmus", &["-k", &site.url("")]);
     command.env("TESTS", suites);

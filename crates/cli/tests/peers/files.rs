@@ -1,4 +1,4 @@
-//! One file, as large as files are.
+//! One large file.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::rig::{noise, noise_file};
 use crate::site::{Site, assert_same};
 
-/// Large enough for turns, windows and sixteen segments.
+/// Large enough for several turns, TCP windows and sixteen segments.
 const LEN: usize = 48 << 20;
 
 /// Fetches `file` with this program and compares it; returns how many requests that took.
@@ -76,7 +76,7 @@ fn files_beyond_four_gib_arrive_byte_by_byte() {
         let part = site.fetch("curl", &["-sS", "-r", &range, &url]).succeeded();
         assert!(part.stdout == noise(200), "{range}");
     }
-    // What is there already is not asked for.
+    // Existing bytes are not requested.
     let target = File::create(site.target("file")).unwrap();
     target.set_len(len - 200).unwrap();
     site.fetch("wget", &["-q", "-c", &url]).succeeded();

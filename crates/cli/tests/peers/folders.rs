@@ -1,4 +1,4 @@
-//! Folders as a whole, with every name that a file can have.
+//! Whole folders, with every kind of file name.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::rig::noise;
 use crate::site::{Site, name, tree};
 
-/// Names that mean something in HTML, in URLs, in shells, or nothing at all.
+/// Names with special characters of HTML, URLs or shells, or without any meaning.
 const AWKWARD: [&[u8]; 18] = [
     b"it's \"quoted\"",
     b"two\nlines",

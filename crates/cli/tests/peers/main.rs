@@ -1,5 +1,5 @@
-//! The server and the programs that people fetch files with: each gets every byte, goes on where
-//! it broke off, and never puts together what does not belong together.
+//! The server with common download programs: each gets every byte, resumes interrupted downloads,
+//! and never mixes two versions.
 
 #![allow(clippy::unwrap_used)]
 

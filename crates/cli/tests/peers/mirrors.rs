@@ -32,7 +32,7 @@ fn axel_and_wget2_get_a_file_in_parts() {
     let url = site.url("large");
     site.fetch("axel", &["-q", "-n", "4", "-o", "by-axel", &url]).succeeded();
     assert!(fs::read(site.target("by-axel")).unwrap() == bytes);
-    // Goes on where it was.
+    // The download is resumed.
     fs::write(site.target("large"), &bytes[..2_000_000]).unwrap();
     site.fetch("wget2", &["-q", "-c", &url]).succeeded();
     assert!(fs::read(site.target("large")).unwrap() == bytes);

@@ -1,4 +1,4 @@
-//! What readers of a folder's page see: previews, galleries, searches, pages, and who they are.
+//! A folder's page for readers: previews, galleries, searches, pages, and logging in.
 
 use std::fs;
 
@@ -70,7 +70,7 @@ fn files_are_previewed_and_arrows_lead_from_one_to_the_next() {
     browser.type_keys("\u{e014}");
     title("5.pdf");
     browser.wait("document.querySelector('.preview iframe')?.src.endsWith('/5.pdf')");
-    // What cannot be shown is passed over.
+    // Files that cannot be shown are skipped.
     browser.type_keys("\u{e014}");
     title("7 large.log");
     browser.wait("document.querySelector('.preview pre')?.textContent.length === 262144");

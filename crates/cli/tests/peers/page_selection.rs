@@ -1,4 +1,4 @@
-//! Rows of a folder's page that are selected: with the pointer, by keys, and what is done with them.
+//! Selecting rows of a folder's page with the pointer and by keys, and actions on them.
 
 use std::fs;
 
@@ -133,10 +133,10 @@ fn selected_rows_are_moved_to_another_folder_and_deleted() {
     }
     browser.wait("document.querySelector('.where').textContent === '/archive/2026 #1/'");
     browser.click("dialog button[value=move]");
-    // What is there is not replaced, and everything else is moved.
+    // Existing entries are not replaced, and everything else is moved.
     let fault = "document.querySelector('.fault').textContent";
     browser.wait(&format!("/^b.txt: .*already taken/.test({fault})"));
-    // Once more means what is left.
+    // Repeating the move applies to the remaining rows.
     browser.run(&format!("{fault} = ''"));
     browser.click("dialog button[value=move]");
     browser.wait(fault);

@@ -19,7 +19,7 @@ fn site(args: &[&str]) -> Option<(Site, Browser)> {
     Some((site, browser))
 }
 
-/// What has the focus, as a screen reader names it.
+/// The focused element, as a screen reader names it.
 const FOCUSED: &str =
     "document.activeElement.getAttribute('aria-label') ?? document.activeElement.textContent";
 
@@ -33,7 +33,7 @@ fn the_focus_stays_in_its_row_when_the_rows_are_shown_anew() {
         ("[aria-label=\"Select all\"]", "Select all"),
     ] {
         browser.run(&format!("document.querySelector('{selector}').focus()"));
-        // Somebody else adds a row, and an upload ends.
+        // Another client adds a row, and an upload ends.
         fs::write(site.source(format!("a {}", label.len())), "").unwrap();
         browser.run("window.rows = 0; document.addEventListener('rows', () => window.rows += 1)");
         browser.run("page.refresh()");

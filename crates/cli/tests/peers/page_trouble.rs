@@ -1,5 +1,5 @@
-//! The page of a folder when things go wrong around it: answers that are lost, errors of proxies,
-//! names that cannot be shown as they are, and little room.
+//! The page of a folder under faults: lost responses, errors of proxies, names that cannot be shown
+//! unchanged, and small windows.
 
 use std::fs;
 use std::time::UNIX_EPOCH;
@@ -48,7 +48,7 @@ fn expire(site: &Site, browser: &Browser, replace: bool) -> Relay {
 }
 
 #[test]
-fn an_upload_that_expired_is_not_taken_for_done_because_of_an_older_file_of_its_length() {
+fn an_expired_upload_does_not_count_as_done_because_of_an_older_file_of_its_length() {
     let Some((site, browser)) = site(&["-A", "--upload-expiry", "3"]) else { return };
     fs::write(site.source("big.bin"), vec![b'o'; LARGE]).unwrap();
     let relay = expire(&site, &browser, true);
@@ -59,7 +59,7 @@ fn an_upload_that_expired_is_not_taken_for_done_because_of_an_older_file_of_its_
 }
 
 #[test]
-fn an_expired_upload_is_not_taken_for_done_because_of_another_file() {
+fn an_expired_upload_does_not_count_as_done_because_of_another_file() {
     let Some((site, browser)) = site(&["-A", "--upload-expiry", "3"]) else { return };
     let relay = expire(&site, &browser, false);
     let mut other = noise(LARGE);
@@ -147,7 +147,7 @@ fn a_permanently_failing_upload_shows_the_reason() {
 }
 
 #[test]
-fn an_upload_that_fails_among_many_is_in_sight() {
+fn an_upload_that_fails_among_many_is_visible() {
     let Some((site, browser)) = site(&["-A"]) else { return };
     let files: Vec<_> = (0..30).map(|number| site.target(format!("{number}.txt"))).collect();
     files.iter().for_each(|file| fs::write(file, "some").unwrap());

@@ -62,7 +62,7 @@ pub(crate) fn stop(proxy: Running) {
 }
 
 #[test]
-fn haproxy_tells_by_the_proxy_protocol_of_both_versions() {
+fn haproxy_names_the_client_by_both_versions_of_the_proxy_protocol() {
     if !has("haproxy") {
         return;
     }
@@ -90,7 +90,7 @@ fn haproxy_tells_by_the_proxy_protocol_of_both_versions() {
 }
 
 #[test]
-fn haproxy_and_nginx_tell_by_fields() {
+fn haproxy_and_nginx_name_the_client_by_fields() {
     if !has("haproxy") {
         return;
     }
@@ -105,7 +105,7 @@ fn haproxy_and_nginx_tell_by_fields() {
     fs::write(site.target("haproxy.cfg"), config).unwrap();
     let haproxy = start(site.peer("haproxy", &HAPROXY), &[one]);
     let nginx = nginx(&site, two, "");
-    // What the client says itself is not believed.
+    // Fields from the client itself are not trusted.
     for forged in [&[][..], &["-H", "X-Forwarded-For: 192.0.2.1"]] {
         for port in [one, two] {
             assert_eq!(fetch(&site, &format!("http://127.0.0.1:{port}/file"), forged), "200");

@@ -1,4 +1,4 @@
-//! A network that is slow and can be gone, between a client and a server on this machine.
+//! A slow network that can go down, between a client and a server on this machine.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -29,7 +29,7 @@ impl Relay {
     pub(crate) fn new(server: &str) -> Self {
         let server = server.split('/').nth(2).unwrap().to_owned();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        // Little is on its way, so that what the client takes for sent has nearly arrived.
+        // Buffers are small, so that bytes that the client has sent have nearly arrived.
         set_socket_recv_buffer_size(&listener, 64 << 10).unwrap();
         let address = listener.local_addr().unwrap();
         let state = Arc::<State>::default();
@@ -51,7 +51,7 @@ impl Relay {
         Self { address, state }
     }
 
-    /// The address to ask instead of the server's.
+    /// The address that clients use instead of the server's.
     pub(crate) fn url(&self) -> String {
         format!("http://{}/", self.address)
     }
@@ -90,7 +90,7 @@ fn pass_on(mut from: &TcpStream, mut to: &TcpStream, is_up: bool, begun: u64, st
         }
     }
     for end in [from, to] {
-        // Gone already.
+        // The connection may be closed already.
         let _ = end.shutdown(Shutdown::Both);
     }
 }

@@ -1,4 +1,4 @@
-//! Downloads that broke off and go on: with the same file, or with another in its place.
+//! Interrupted downloads that are resumed: with the same file, or with another in its place.
 
 use std::fs;
 
@@ -50,12 +50,12 @@ impl Broken {
         self.args.iter().map(String::as_str).collect()
     }
 
-    /// How much the client has.
+    /// The number of bytes that the client has.
     fn len(&self) -> u64 {
         fs::metadata(self.site.target("file")).map_or(0, |facts| facts.len())
     }
 
-    /// The client goes on; whether it says that all is well.
+    /// Resumes the download; returns whether the client reports success.
     fn goes_on(&self) -> bool {
         self.site.fetch(self.program, &self.args()).status.success()
     }
@@ -130,7 +130,7 @@ fn a_log_that_grows_can_be_followed() {
 /// aria2 keeps a record of its pieces, and looks at the length alone. It asks for the whole file
 /// before it asks for a piece.
 #[test]
-fn aria2_goes_on_with_its_pieces_but_not_with_those_of_another_version() {
+fn aria2_resumes_its_pieces_but_not_those_of_another_version() {
     for connections in ["-x1", "-x4"] {
         let args = ["-q", "-c", connections, "-s4", "-k1M", "--file-allocation=none"];
         let args = [&args[..], &["--auto-save-interval=1"]].concat();

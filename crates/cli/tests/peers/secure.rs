@@ -1,4 +1,4 @@
-//! The page of a folder in a browser over HTTPS, which believes one key and no other.
+//! The page of a folder in a browser over HTTPS, which trusts one key and no other.
 
 use std::fs;
 

@@ -18,7 +18,7 @@ pub(crate) struct Browser {
 }
 
 impl Browser {
-    /// Starts one that keeps what it has to in `home`.
+    /// Starts a browser with its profile in `home`.
     pub(crate) fn new(driver: Command) -> Self {
         Self::with(driver, &[])
     }
@@ -29,7 +29,7 @@ impl Browser {
         // A driver ends if the port that it has found with IPv6 is in use with IPv4.
         let started = (0..5).find_map(|_| start(&mut driver));
         let (driver, mut said, port) = started.expect("the driver of the browser has ended");
-        // Whatever else it says must not stop it.
+        // Further output of the driver must not block it.
         thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
         let mut browser = Self { driver, port, session: String::new() };
         let args = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"];
@@ -48,7 +48,7 @@ impl Browser {
         self.ask("POST", "/url", &json!({ "url": url }));
     }
 
-    /// What the browser's console says of the page since it was last asked.
+    /// The messages of the browser's console since the last call.
     pub(crate) fn console(&self) -> Vec<String> {
         let entries = self.ask("POST", "/se/log", &json!({ "type": "browser" }));
         let entries = entries.as_array().unwrap().iter();
@@ -77,7 +77,7 @@ impl Browser {
         self.ask("POST", "/goog/cdp/execute", &body);
     }
 
-    /// What a script returns that runs in the page.
+    /// Runs a script in the page, and returns its result.
     pub(crate) fn run(&self, script: &str) -> Value {
         self.ask("POST", "/execute/sync", &json!({ "script": script, "args": [] }))
     }
@@ -160,7 +160,7 @@ impl Browser {
             body.len()
         );
         stream.write_all((head + &body).as_bytes())?;
-        // It keeps the connection open whatever is asked for.
+        // The driver keeps the connection open, even if asked to close it.
         let (mut reply, mut line, mut len) = (BufReader::new(stream), String::new(), 0);
         reply.read_line(&mut line)?;
         let status = line.split(' ').nth(1).unwrap().parse().unwrap();

@@ -106,7 +106,7 @@ impl Finished {
         self
     }
 
-    /// Failed with this code, and its last line says all of `words`.
+    /// Checks that it failed with this code, and that its last line contains all of `words`.
     #[track_caller]
     pub fn failed(self, code: i32, words: &[&str]) -> Self {
         assert_eq!(self.code(), Some(code), "{}", self.stderr);
@@ -119,7 +119,7 @@ impl Finished {
     }
 }
 
-/// A running process whose output is read all the while. Killed when dropped.
+/// A running process whose output is read continuously. Killed when dropped.
 #[derive(Debug)]
 pub struct Running {
     pub child: Child,
@@ -240,7 +240,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Ended already, or not wanted any more.
+        // It has ended already, or is no longer needed.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -354,8 +354,8 @@ pub fn assert_guide_has_options(command: &str) {
     }
 }
 
-/// Whether a program is there that is in no distribution and takes minutes to build: nowhere has it
-/// to be there.
+/// Whether a program is installed that no distribution has and that takes minutes to build: tests
+/// must not require it.
 pub fn has_rare(program: &str) -> bool {
     let found = is_installed(program);
     if !found {
@@ -364,7 +364,7 @@ pub fn has_rare(program: &str) -> bool {
     found
 }
 
-/// Not captured by the test harness, so that the test is not taken for passed.
+/// Prints past the test harness, so that a skipped test does not look passed.
 fn tell(reason: &str) {
     let _ =
         writeln!(File::options().append(true).open("/dev/stderr").unwrap(), "skipped: {reason}");

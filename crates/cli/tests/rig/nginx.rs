@@ -1,4 +1,4 @@
-//! nginx, which several tests have at the other end, each with directives of its own.
+//! nginx as a peer of several tests, each with separate directives.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 /// files in `state` and runs in the foreground.
 pub fn config(state: &Path, http: &str) -> PathBuf {
     let at = state.display();
-    // Otherwise its workers are another user, who may not get to the files of the test.
+    // Otherwise its workers run as another user, who may not reach the files of the test.
     let user = if underpass_testkit::is_root() { "user root;" } else { "" };
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .iter()

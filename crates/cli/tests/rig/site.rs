@@ -42,13 +42,13 @@ impl Site {
         self.fetched.path().join(name)
     }
 
-    /// Puts a file in the place of whatever is there, in one moment.
+    /// Replaces a file atomically.
     pub fn replace(&self, name: &str, contents: &[u8]) {
         fs::write(self.source(".new"), contents).unwrap();
         fs::rename(self.source(".new"), self.source(name)).unwrap();
     }
 
-    /// A program that begins in the folder for what is fetched, and knows no habits of its user.
+    /// A program that starts in the folder for fetched files, without the user's configuration.
     pub fn peer(&self, program: &str, args: &[&str]) -> Command {
         let mut command = piped(program);
         command.args(args).current_dir(&self.fetched).env("HOME", self.fetched.path());
@@ -62,7 +62,7 @@ impl Site {
         Running::start(self.peer(program, args)).finish()
     }
 
-    /// What a path is answered with.
+    /// The response body for a path.
     pub fn get(&self, path: &str) -> Vec<u8> {
         self.fetch("curl", &["-sS", "--fail", &self.url(path)]).succeeded().stdout
     }
@@ -74,7 +74,7 @@ impl Site {
         lines.into_iter().find(|(name, _)| name.eq_ignore_ascii_case(field)).unwrap().1.to_owned()
     }
 
-    /// Waits until nothing is being sent any more.
+    /// Waits until no response is in progress.
     pub fn rest(&self) {
         until("no transfer is under way", || {
             let transfers: Value =

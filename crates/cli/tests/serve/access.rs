@@ -61,7 +61,7 @@ fn passwords_are_checked_in_the_memory_of_one_check() {
 }
 
 #[test]
-fn everybody_writing_without_a_password_is_warned_of() {
+fn anonymous_write_access_is_warned_of() {
     let folder = folder();
     let warning = |args: &[&str]| {
         let server = serve(folder.path(), args);

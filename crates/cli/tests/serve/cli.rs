@@ -25,7 +25,7 @@ fn end(server: Running) -> Finished {
     server.end()
 }
 
-/// What `serve` complains about in one line, with exit code 2 or 1.
+/// The one-line error of `serve`, with exit code 2 or 1.
 #[track_caller]
 fn refused(args: &[&str], variables: &[(&str, &str)], code: i32, words: &[&str]) -> String {
     let mut command = underpass();
@@ -333,7 +333,7 @@ fn sigterm_sigint_and_sigquit_end_it_in_order() {
 }
 
 #[test]
-fn sighup_and_sigusr1_begin_the_log_anew() {
+fn sighup_and_sigusr1_reopen_the_log() {
     let (folder, logs) = (folder(), folder());
     let log = logs.path().join("access.log");
     let server = serve(folder.path(), &["--log-file", log.to_str().unwrap()], &[]);
@@ -348,7 +348,7 @@ fn sighup_and_sigusr1_begin_the_log_anew() {
 }
 
 #[test]
-fn a_log_that_cannot_be_opened_again_goes_on_where_it_was() {
+fn a_log_that_cannot_be_reopened_continues_in_the_old_file() {
     let (folder, logs) = (folder(), folder());
     let (place, moved) = (logs.path().join("now"), logs.path().join("moved"));
     fs::create_dir(&place).unwrap();
@@ -367,7 +367,7 @@ fn a_log_that_cannot_be_opened_again_goes_on_where_it_was() {
 }
 
 #[test]
-fn the_help_is_what_it_was() {
+fn the_help_matches_its_snapshot() {
     let help = run(["serve", "--help"]).succeeded().text();
     let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/serve/help.txt");
     if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
@@ -427,7 +427,7 @@ fn the_example_of_a_file_is_accepted() {
         "vary-on",
         "s3-",
     ];
-    // The keys that are comments there are meant to be taken in.
+    // The commented keys are meant to be enabled by users.
     let lines = example.lines().map(|line| match line.strip_prefix("# ") {
         Some(key) if key == "[[site]]" || key.contains(" = ") && !key.contains("`") => key,
         _ => line,
@@ -447,7 +447,7 @@ fn unit(name: &str) -> String {
 }
 
 #[test]
-fn the_units_are_what_systemd_understands() {
+fn systemd_accepts_the_units() {
     if !has("systemd-analyze") {
         return;
     }

@@ -1,4 +1,4 @@
-//! Digests by the real server, confined as it is: the file is read once in its life.
+//! Digests by the real, confined server: the file is read only once.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::rig::{Running, folder, has, noise_file, piped, serve_by, skip, traced
 
 const LEN: usize = 5 << 20;
 
-/// A file that is served, a place for traces, and what the file's digest is.
+/// A served file, a folder for traces, and the file's digest.
 struct Stage {
     served: TempDir,
     other: TempDir,

@@ -1,5 +1,5 @@
-//! Faults under the real server: what the kernel declines is done another way at the same byte,
-//! what fails fails visibly at the client too, and signals do what they promise.
+//! Faults of the real server: after a declined call, another mechanism continues at the same byte;
+//! failures are visible to clients, and signals have their documented effects.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, ErrorKind, PipeWriter, Read, Write, pipe};
@@ -25,7 +25,7 @@ use underpass_testkit::{Content, KilledOnDrop, is_root, skip};
 
 const LEN: usize = 40 << 20;
 
-/// A file that is served, and places for what arrives and for what strace says.
+/// A served file, and folders for downloads and for traces.
 struct Stage {
     served: TempDir,
     other: TempDir,
@@ -74,7 +74,7 @@ impl Stage {
     }
 }
 
-/// All of the file, but perhaps its last bytes, which can be read to be held back.
+/// All of the file, except perhaps its last bytes, which may be sent through a buffer.
 fn is_all(bytes: u64) -> bool {
     (LEN as u64 - 3..=LEN as u64).contains(&bytes)
 }
@@ -200,7 +200,7 @@ fn sigterm_lets_a_download_end_and_accepts_no_connection() {
     let Some(stage) = Stage::new() else { return };
     let server = stage.serve(&[], &["--rate", "16M"]);
     let curl = stage.curl_midway(&server);
-    // As timeout(1) does, which signals a process and then its group.
+    // Like timeout(1), which signals a process and then its group.
     server.signal("TERM");
     server.signal("INT");
     until_closed(&server);
@@ -238,7 +238,7 @@ fn status(server: &Running, field: &str) -> String {
 #[test]
 fn a_second_signal_ends_it_though_its_worker_waits_for_the_kernel() {
     let Some(stage) = Stage::new() else { return };
-    // As a read of a file does whose server does not answer.
+    // Like a read of a file whose server does not respond.
     let delay = "inject=sendfile:delay_enter=600000000";
     let server = stage.serve(&["-e", "trace=sendfile", "-e", delay], &[]);
     let _curl = stage.curl(&server, "file");
@@ -256,7 +256,7 @@ fn a_second_signal_ends_it_though_its_worker_waits_for_the_kernel() {
 }
 
 #[test]
-fn sighup_in_the_middle_of_a_download_begins_the_log_anew() {
+fn sighup_in_the_middle_of_a_download_reopens_the_log() {
     let Some(stage) = Stage::new() else { return };
     let logs = folder();
     let (log, old) = (logs.path().join("log"), logs.path().join("log.1"));
@@ -728,7 +728,7 @@ fn a_change_that_waits_is_checked_again_and_ends_with_its_client() {
 
 /// The thread that gives a file its name is stopped just after that.
 #[test]
-fn an_uploaded_file_is_at_rest_as_soon_as_it_has_its_name() {
+fn an_uploaded_file_does_not_change_once_it_has_its_name() {
     let Some(stage) = Stage::new() else { return };
     let trace = "trace=fcntl,linkat,renameat";
     let delay = "inject=linkat,renameat:delay_exit=1000000";

@@ -1,4 +1,4 @@
-//! `underpass serve` and `underpass share`: options, sites, rights, faults and strangers.
+//! `underpass serve` and `underpass share`: options, sites, rights, faults and anonymous clients.
 
 #![allow(clippy::unwrap_used)]
 

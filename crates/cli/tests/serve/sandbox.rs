@@ -16,7 +16,7 @@ const EPERM: i32 = 1;
 const EACCES: i32 = 13;
 const ENOSYS: i32 = 38;
 
-/// What is tried, and how it is refused. What is not here has to succeed.
+/// The attempts, and the errors that refuse them. All others must succeed.
 const REFUSED: [(&str, &[i32]); 35] = [
     ("bpf", &[EPERM]),
     ("chown", &[EPERM]),
@@ -104,7 +104,7 @@ impl Place {
         command
     }
 
-    /// What came of each attempt: the number of its error, 0 for none.
+    /// The error number of each attempt, 0 for success.
     fn attempts(&self, server: &Running) -> BTreeMap<String, i32> {
         server.signal("USR2");
         let read = || fs::read_to_string(self.at("report")).unwrap_or_default();
@@ -154,7 +154,7 @@ fn a_confined_server_can_only_serve() {
 }
 
 #[test]
-fn a_server_that_changes_files_or_connects_gets_no_more_than_that_takes() {
+fn a_server_that_changes_files_or_connects_gets_only_these_rights() {
     if !has("cc") {
         return;
     }

@@ -1,4 +1,4 @@
-//! `share`: one address for one download, and its end; and the addresses for other devices.
+//! `share`: one URL for one download, the end of the share, and the addresses for other devices.
 
 use std::fs;
 use std::io::{Read, Write};

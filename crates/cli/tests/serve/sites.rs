@@ -1,4 +1,4 @@
-//! Several sites in one process: each request gets what its site serves, and nothing of another.
+//! Several sites in one process: each request gets files of its site, and none of another.
 
 use std::fs;
 use std::io::Write;
@@ -202,7 +202,7 @@ fn the_default_site_answers_for_other_names() {
 }
 
 #[test]
-fn no_site_answers_with_what_another_has() {
+fn no_site_serves_the_files_of_another() {
     let sites = Sites::new(TWO, two_roots);
     for round in 0..2 {
         for (host, own, other) in [("a.test", "a", "b"), ("b.test", "b", "a")] {

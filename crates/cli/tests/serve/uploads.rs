@@ -1,5 +1,5 @@
-//! Uploads to the real server, confined as it is, by real clients, and with what can go wrong: the
-//! kernel declines, the server is killed, the client is.
+//! Uploads to the real, confined server by real clients, and their faults: the kernel declines, the
+//! server or the client is killed.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -221,7 +221,7 @@ fn a_disk_error_is_reported_and_leaves_nothing() {
 }
 
 #[test]
-fn curl_goes_on_where_it_was_killed() {
+fn curl_resumes_after_it_was_killed() {
     let Some(stage) = Stage::new(&["curl"]) else { return };
     curl_is_killed(&stage, &[]);
 }
@@ -377,7 +377,7 @@ fn a_server_outlives_an_upload_over_the_limit_of_a_file() {
     let put = Command::new("curl").args(["-fsS", "-T"]).arg(small).arg(url).status().unwrap();
     assert!(put.success());
     let said = server.end().stderr;
-    // It saw the 413.
+    // The client saw the 413.
     assert!(said.contains("File too large") && !said.contains("reset"), "{said}");
 }
 
@@ -450,7 +450,7 @@ fn a_server_that_is_killed_at_any_moment_leaves_the_old_file_or_the_new_one() {
         server = stage.serve_at(&port);
         let mut finished = client.finish();
         if finished.code() != Some(0) {
-            // It was never answered.
+            // The client got no response.
             let is_early =
                 ["refused", "reset by peer"].iter().any(|it| finished.stderr.contains(it));
             assert!(is_early, "{}", finished.stderr);

@@ -1,4 +1,4 @@
-//! TLS of the server and of the clients, and certificates from an authority.
+//! TLS of the server and of the clients, and certificates from a certificate authority.
 
 #![allow(clippy::unwrap_used, unreachable_pub)]
 

@@ -1,4 +1,4 @@
-//! HTTPS and the programs that people have: each gets every byte, and knows whom it speaks with.
+//! HTTPS with common programs: each gets every byte, and authenticates the server.
 
 use std::fs;
 use std::io::Write;
@@ -47,7 +47,7 @@ impl Site {
         running.finish()
     }
 
-    /// What curl gets, which believes everything.
+    /// The body that curl gets without checking the certificate.
     fn get(&self, path: &str) -> String {
         self.fetch("curl", &["-sSk", "--fail", &self.url(path)]).succeeded().text()
     }

@@ -1,5 +1,5 @@
-//! Ends of streams: a receiver takes no part for the whole, whenever the sender was killed, and other
-//! programs are not held to what only `send` does.
+//! Ends of streams: a receiver never treats a part as the whole, whenever the sender was killed,
+//! and does not require of other programs what only `send` does.
 
 use std::fs;
 use std::io::Write;
@@ -78,7 +78,7 @@ fn a_sender_that_ends_before_it_is_accepted_is_no_success() {
 }
 
 #[test]
-fn a_listening_sender_that_ends_before_it_is_looked_at_is_no_success() {
+fn a_listening_sender_that_ends_before_it_is_checked_is_no_success() {
     if !has("strace") {
         return skip("strace is missing");
     }

@@ -18,7 +18,7 @@ use crate::rig::{
 const LEN: usize = 40 << 20;
 const STEP: u64 = 1 << 20;
 
-/// A file to send, and places for what arrives and for what strace says.
+/// A file to send, and folders for received files and for traces.
 struct Stage {
     folder: TempDir,
     source: PathBuf,
@@ -59,7 +59,7 @@ impl Stage {
 }
 
 #[test]
-fn a_declined_sendfile_goes_on_at_the_same_byte_another_way() {
+fn a_declined_sendfile_continues_at_the_same_byte_by_another_mechanism() {
     let Some(stage) = Stage::new() else { return };
     for errno in ["EINVAL", "ENOSYS", "EOPNOTSUPP", "EPERM"] {
         for when in [1, 2, 17] {

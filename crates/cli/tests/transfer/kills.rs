@@ -1,5 +1,5 @@
-//! Downloads and uploads that are killed at random moments, client and server in turn, and gone on
-//! with: the bytes are right, hardly any moves twice, and nothing else is left.
+//! Downloads and uploads that are killed at random moments, client and server in turn, and resumed:
+//! the bytes are correct, hardly any moves twice, and nothing else is left.
 //!
 //! `UNDERPASS_KILLS` says how often each is killed, instead of a few times; `UNDERPASS_KILLS_MIB` how
 //! large the file is.
@@ -19,7 +19,7 @@ fn size() -> usize {
 
 const PAGE: usize = 4 << 10;
 
-/// What may be moved twice by each connection.
+/// The number of bytes that each connection may move twice.
 const TWICE: u64 = 1 << 20;
 
 /// Moments at random, the same for the same seed.
@@ -99,7 +99,7 @@ fn put(server: &Server<'_>, from: &Path, state: &Path) -> Command {
     command
 }
 
-/// Bytes of a file that are as they have to be, counted by pages: space may be reserved beyond.
+/// The number of correct bytes of a file, by pages: space may be reserved beyond.
 fn right_bytes(path: &Path, expected: &[u8]) -> u64 {
     let found = fs::read(path).unwrap_or_default();
     let pages = found.chunks(PAGE).zip(expected.chunks(PAGE));

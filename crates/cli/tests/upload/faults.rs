@@ -1,4 +1,4 @@
-//! Uploads of the real program that are killed, interrupted and refused by the kernel, and go on.
+//! Uploads of the real program that are killed, interrupted and refused by the kernel, and resumed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -59,7 +59,7 @@ impl Stage {
         put
     }
 
-    /// How much the server has of an upload that is not whole.
+    /// The number of bytes that the server has of an incomplete upload.
     fn part(&self) -> Option<u64> {
         let name = names(self.served.path()).into_iter().find(|name| name.ends_with(".upload"))?;
         fs::metadata(self.served.path().join(name)).ok().map(|facts| facts.len())
@@ -87,7 +87,7 @@ fn number(receipt: &Value, name: &str) -> u64 {
     receipt[name].as_u64().unwrap()
 }
 
-/// The whole has arrived with this receipt, and nothing was moved twice.
+/// Checks that everything has arrived with this receipt, and nothing was moved twice.
 fn assert_went_on(finished: Finished) {
     let receipt = finished.succeeded().receipt();
     assert!(number(&receipt, "resumed_at") > 1 << 20, "{receipt}");
@@ -123,7 +123,7 @@ fn a_server_that_is_killed_and_started_again_gets_the_rest() {
     let _server = stage.serve();
     let finished = put.finish().succeeded();
     assert!(finished.stderr.contains("resuming"), "{}", finished.stderr);
-    // What was on its way when the server died was in no file yet.
+    // The bytes in flight when the server died were in no file yet.
     assert!(number(&finished.receipt(), "bytes") < 2 * LEN as u64 - kept);
     stage.assert_whole();
 }
@@ -165,7 +165,7 @@ fn an_upload_resumes_after_both_sides_were_killed() {
 }
 
 #[test]
-fn an_interrupted_upload_says_how_to_go_on() {
+fn an_interrupted_upload_prints_how_to_resume() {
     let stage = Stage::new();
     let _server = stage.serve();
     let put = stage.put_midway(0);
@@ -261,7 +261,7 @@ fn strace_sees_no_byte_of_the_body_in_user_space() {
 }
 
 #[test]
-fn a_declined_sendfile_goes_on_at_the_same_byte_another_way() {
+fn a_declined_sendfile_continues_at_the_same_byte_by_another_mechanism() {
     if !has("strace") {
         return;
     }

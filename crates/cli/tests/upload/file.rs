@@ -16,7 +16,7 @@ use crate::rig::{
     underpass, until,
 };
 
-/// A server, what it has, and a place for what is sent and remembered.
+/// A server, its folder, and a folder for sent files and journals.
 struct Stage {
     served: TempDir,
     own: TempDir,
@@ -514,7 +514,7 @@ fn a_connection_that_ends_between_two_files_is_replaced() {
         let (mut first, _) = listener.accept().unwrap();
         request(&first);
         first.write_all(answer).unwrap();
-        // It was closed for idleness when this was on its way.
+        // The server closed the idle connection while this request was in flight.
         request(&first);
         drop(first);
         let (mut second, _) = listener.accept().unwrap();

@@ -9,7 +9,7 @@ pub(crate) struct Case {
     /// Copied by a user without privileges.
     pub(crate) is_user: bool,
     pub(crate) needs_root: bool,
-    /// What standard input says.
+    /// The content of standard input.
     pub(crate) input: &'static str,
     /// A variable of the environment.
     pub(crate) variable: Option<(&'static str, &'static str)>,
@@ -114,7 +114,7 @@ pub(crate) const CASES: &[Case] = &[
         "-aT a z",
     )
     .differs("within a tree a link in the way is replaced, not written through"),
-    // What goes where.
+    // Names of targets.
     case("a tree to a new name", TREE, "-r a n"),
     case("a tree into a folder", "mkdir -p a/b t; echo x >a/b/f", "-r a t"),
     case("a tree with a slash", "mkdir -p a/b t; echo x >a/b/f", "-r a/ t"),
@@ -143,7 +143,7 @@ pub(crate) const CASES: &[Case] = &[
     ),
     case("twice the same file", "echo x >f; mkdir t", "f f t"),
     case("two files of one name", "mkdir a b t; echo x >a/f; echo y >b/f", "a/f b/f t"),
-    // What is kept.
+    // Attributes that are kept.
     case("an archive", TREE, "-a a n"),
     case("an archive of a file", "echo x >f; touch -d @1000000 f; chmod 640 f", "-a f n"),
     case("times and modes by -p", "echo x >f; touch -d @1000000 f; chmod 4755 f", "-p f n"),
@@ -192,7 +192,7 @@ pub(crate) const CASES: &[Case] = &[
     case("an ACL by -a", "echo x >f; chmod 640 f", "-a f n"),
     case("an ACL by -p", "echo x >f; chmod 640 f", "-p f n"),
     case("an ACL of a file that was there", "echo x >f; chmod 640 f; echo y >n", "-p f n"),
-    // What is replaced.
+    // Existing files that are replaced.
     case(
         "an older file by -u",
         "echo new >f; echo old >g; touch -d @2000 f; touch -d @1000 g",
@@ -211,7 +211,7 @@ pub(crate) const CASES: &[Case] = &[
     case("a file with another name", "echo x >f; echo y >g; ln g h", "f g")
         .differs("a file is replaced in one moment; its other name keeps the old bytes"),
     case("a FIFO over a file", "mkdir a t; mkfifo -m 644 a/x; echo y >t/x", "-rT a t"),
-    // By a user.
+    // Without privileges.
     case("a file that is not readable", "mkdir a; echo x >a/f; echo y >a/g; chmod 0 a/f", "-r a n")
         .by_user(),
     case("a file that is not writable", "echo x >f; echo y >g; chmod 444 g", "f g").by_user(),

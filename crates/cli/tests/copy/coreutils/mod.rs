@@ -1,6 +1,6 @@
-//! `cp` beside the system's own: each case is set up twice, copied by both programs, and compared:
-//! whether they succeed, and what is there afterwards. Where they differ on purpose, the reason is
-//! in the case, and the test fails if they do not differ any more.
+//! `cp` compared with the system's: each case is set up twice and copied by both programs; success
+//! and resulting files are compared. Where they differ on purpose, the case gives the reason, and
+//! the test fails if they no longer differ.
 
 mod cases;
 mod options;
@@ -21,7 +21,7 @@ use crate::users::{NOBODY, cp_as_user, give_to_user};
 use cases::{CASES, Case};
 use underpass_testkit::{Content, TreeEntry, is_root, skip};
 
-/// What is there after a copy: a line for each name.
+/// The files after a copy: a line for each name.
 fn tree(root: &Path, with_times: bool) -> Vec<String> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     let mut found = Vec::new();
@@ -66,14 +66,14 @@ fn tree(root: &Path, with_times: bool) -> Vec<String> {
 /// Both trees are made one after the other, and compared with their times.
 const SAME_TIME: &str = "find . -newermt @1500000000 -exec touch -h -d @1000000000 {} +";
 
-/// Gives the file what no program that is surely there can give it.
+/// Sets attributes and ACLs, for which no program is certain to be installed.
 fn mark(case: &Case, file: &Path) {
     // Read and write for the owner, read for user 1000, the mask, and others.
     let acl: &[u8] = &[
         2, 0, 0, 0, 1, 0, 6, 0, 255, 255, 255, 255, 2, 0, 4, 0, 232, 3, 0, 0, 4, 0, 4, 0, 255, 255,
         255, 255, 16, 0, 4, 0, 255, 255, 255, 255, 32, 0, 0, 0, 255, 255, 255, 255,
     ];
-    // For every new file: what is above, and write for the mask.
+    // For every new file: the same ACL, with write permission in the mask.
     let inherited: &[u8] = &[
         2, 0, 0, 0, 1, 0, 7, 0, 255, 255, 255, 255, 2, 0, 6, 0, 232, 3, 0, 0, 4, 0, 5, 0, 255, 255,
         255, 255, 16, 0, 7, 0, 255, 255, 255, 255, 32, 0, 4, 0, 255, 255, 255, 255,
@@ -82,7 +82,7 @@ fn mark(case: &Case, file: &Path) {
         let folder = file.with_file_name("t");
         let _ = setxattr(&folder, "system.posix_acl_default", inherited, XattrFlags::empty());
     }
-    // A file system without them is no reason to fail: both programs then have the same to copy.
+    // A file system without them is no failure: both programs then copy the same.
     for (word, name, value) in
         [("attributes", "user.colour", b"blue".as_slice()), ("ACL", "system.posix_acl_access", acl)]
     {
@@ -92,7 +92,7 @@ fn mark(case: &Case, file: &Path) {
     }
 }
 
-/// What one of the programs did.
+/// The result of one of the programs.
 struct Copied {
     code: Option<i32>,
     errors: String,
@@ -164,12 +164,12 @@ fn copied(case: &Case, here: &Path, ours: bool) -> Copied {
     }
 }
 
-/// What differs between both, a line each.
+/// The differences between both, a line each.
 fn differences(case: &Case) -> Vec<String> {
     let (theirs, ours) = (folder(), folder());
     let (their, our) = (copied(case, theirs.path(), false), copied(case, ours.path(), true));
     let mut differences = Vec::new();
-    // For wrong usage we exit with 2.
+    // For wrong usage our exit code is 2.
     let code = |code: Option<i32>| code.map(|code| code.min(1));
     if code(their.code) != code(our.code) {
         differences.push(format!(
@@ -195,7 +195,7 @@ fn differences(case: &Case) -> Vec<String> {
     differences
 }
 
-/// What is wrong with a case: a difference that is none on purpose, or the other way round.
+/// The fault of a case: an unintended difference, or an intended one that is missing.
 fn verdict(case: &Case) -> Option<String> {
     let differences = differences(case);
     match (case.differs, differences.is_empty()) {

@@ -1,5 +1,4 @@
-//! Options of coreutils' `cp` beside those that choose what is copied: what is kept, what is
-//! replaced, and what is printed.
+//! Options of coreutils' `cp` about kept attributes, replaced files and output.
 
 use super::cases::{Case, case};
 
@@ -13,7 +12,7 @@ const LINKED: &str = "mkdir a; echo x >a/f; ln a/f a/g; ln -s f a/l";
 const TREE: &str = "mkdir -p a/b t; echo x >a/f; echo y >a/b/g; ln -s f a/l";
 
 pub(crate) const CASES: &[Case] = &[
-    // What is printed.
+    // Output.
     case("-v of a file", "echo x >f", "-v f n"),
     case("-v of a file into a folder", "echo x >f; mkdir t", "-v f t"),
     case("-v of several", "echo x >f; echo y >g; mkdir t", "-v f g t"),
@@ -29,7 +28,7 @@ pub(crate) const CASES: &[Case] = &[
     ),
     case("-v of a name with a line feed", "mkdir s t; touch \"s/$(printf 'a\\nb')\"", "-rv s t"),
     case("-v of a FIFO", "mkdir a; mkfifo -m 644 a/p", "-rv a n"),
-    // What is kept.
+    // Kept attributes.
     case("--preserve=mode", KEPT, "--preserve=mode f n"),
     case("--preserve=timestamps", KEPT, "--preserve=timestamps f n"),
     case(
@@ -141,7 +140,7 @@ pub(crate) const CASES: &[Case] = &[
     case("VERSION_CONTROL that is ambiguous", PAIR, "-b f g").with("VERSION_CONTROL", "n"),
     case("abbreviated options", LINKED, "--rec --no-deref --pres=a --verb a n"),
     case("an option that is ambiguous", KEPT, "--no f n"),
-    // What is replaced.
+    // Replaced files.
     case("--update=older", PAIR, "--update f g"),
     case("--update=older of a newer file", NEWER, "--update f g"),
     case("-u after -n", PAIR, "-n -u f g"),

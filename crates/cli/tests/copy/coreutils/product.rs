@@ -1,4 +1,4 @@
-//! Every way to keep modes, with every sort of original, into every sort of folder.
+//! Every option about modes, with every kind of original, into every kind of folder.
 
 use super::cases::Case;
 
@@ -21,7 +21,7 @@ pub(crate) fn cases() -> impl Iterator<Item = Case> {
         ORIGINALS.into_iter().flat_map(move |original| {
             TARGETS.into_iter().flat_map(move |target| {
                 let users = [(false, false), (true, false), (false, true), (true, true)];
-                // Of a tree no file has an ACL.
+                // No file of a tree has an ACL.
                 let count = if options.1 { 4 } else { 2 };
                 users.into_iter().take(count).map(move |more| (options, original, target, more))
             })

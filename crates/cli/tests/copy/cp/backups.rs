@@ -1,4 +1,4 @@
-//! Backups: whatever happens, each file is there under one of its names.
+//! Backups: whatever happens, each file exists under one of its names.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use crate::rig::{Running, folder, has, names, traced};
 use underpass_testkit::skip;
 
 /// Copies `f` over `g` with a backup, killed at the call `kill` of this number, and returns whether
-/// it came to that call.
+/// it reached that call.
 fn killed(here: &Path, words: &[&str], kill: &str, more: &[&str]) -> bool {
     let mut options = vec!["-e", "trace=linkat,renameat,renameat2,unlinkat", "-e", kill];
     options.extend(more);
@@ -33,7 +33,7 @@ fn a_killed_copy_loses_neither_the_file_nor_its_backup() {
         (&["-b"], "unlinkat", &[]),
         (&["--backup=numbered"], "linkat", &[]),
         (&["--backup=numbered"], "renameat", &[]),
-        // Where there are no hard links, and where names cannot change places either.
+        // Without hard links, and also without RENAME_EXCHANGE.
         (&["-b"], "renameat", refused),
         (&["-b"], "renameat2", refused),
         (&["-b"], "renameat", &[refused[0], refused[1], old[0], old[1]]),
@@ -50,7 +50,7 @@ fn a_killed_copy_loses_neither_the_file_nor_its_backup() {
             let what = format!("{words:?} {calls} {when}: {:?}", names(here.path()));
             let contents: Vec<_> =
                 names(here.path()).iter().filter_map(|name| read(name)).collect();
-            // The old file is there, under its name or that of a backup.
+            // The old file exists, under its name or that of a backup.
             assert!(contents.contains(&"old".to_owned()), "{what}");
             let is_swapped_by_hand = more.len() > 2;
             match read("g").as_deref() {

@@ -1,4 +1,4 @@
-//! The bytes of copies: holes, comparing, going on, and what happens to originals meanwhile.
+//! The bytes of copies: holes, verification, resumption, and originals that change meanwhile.
 
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom};
@@ -78,7 +78,7 @@ fn the_sparse_option_decides_which_holes_are_made() {
                 assert!(blocks(name) <= before && blocks(name) > 100, "{}", blocks(name));
                 assert_eq!(surfaced, 0);
                 let holes = receipt["hole_bytes"].as_u64().unwrap();
-                // A clone has them, too, but they were not looked for.
+                // A clone has the holes, too, but the program did not search for them.
                 assert!(holes > 60 << 20 || bytes_by(&receipt, "reflink") > 0, "{receipt}");
             }
             "never" => assert!(blocks(name) >= (64 << 20) / 512),
@@ -227,7 +227,7 @@ fn a_wrong_copy_is_found_and_gets_no_name() {
         let here = folder();
         let file = File::create(here.path().join("a")).unwrap();
         file.write_all_at(&noise(5000), hole).unwrap();
-        // A disk that loses a write: the kernel says that it was done.
+        // A disk that loses a write, which the kernel reports as done.
         let lost = ["-e", "trace=sendfile", "-e", "inject=sendfile:retval=5000"];
         let words = ["--verify", "--mechanism", "sendfile", "a", "z"];
         let (finished, _) = traced_in(here.path(), &lost, &words);
@@ -237,7 +237,7 @@ fn a_wrong_copy_is_found_and_gets_no_name() {
 }
 
 #[test]
-fn a_run_goes_on_where_another_was_interrupted() {
+fn a_run_resumes_where_another_was_interrupted() {
     if !has("strace") {
         return;
     }
@@ -246,7 +246,7 @@ fn a_run_goes_on_where_another_was_interrupted() {
     fs::create_dir(&a).unwrap();
     noise_file(&a, "small", 5000);
     noise_file(&a, "large", 40 * MIB);
-    // Killed in the middle of the large one, by a signal that cannot be caught.
+    // Killed in the middle of the large file, by SIGKILL.
     let strace = ["-e", "trace=sendfile", "-e", "inject=sendfile:signal=KILL:when=20"];
     let words = ["-a", "--resume", "--reflink=never", "--step", "1M", "-j1", "a", "z"];
     let (ended, log) = traced_in(here.path(), &strace, &words);
@@ -404,7 +404,7 @@ fn an_appending_standard_output_gets_the_bytes_at_its_end() {
 }
 
 #[test]
-fn a_file_that_shrinks_meanwhile_fails_and_the_rest_goes_on() {
+fn a_file_that_shrinks_meanwhile_fails_and_the_rest_is_copied() {
     if !has("strace") {
         return;
     }
@@ -471,7 +471,7 @@ fn refusals_of_odd_file_systems_are_no_failures() {
     if !has("strace") {
         return;
     }
-    // What CIFS, NFS, overlays and containers answer in the field.
+    // The errors of CIFS, NFS, overlays and containers in the field.
     for errno in ["EIO", "ENOENT", "EXDEV", "EOPNOTSUPP", "EPERM", "EINVAL", "ENOSYS"] {
         let here = folder();
         noise_file(here.path(), "a", MIB);
@@ -508,7 +508,7 @@ fn lost_permissions_are_reported_and_the_rest_is_copied() {
 }
 
 #[test]
-fn in_place_nothing_is_written_into_what_is_no_file() {
+fn in_place_writes_only_into_regular_files() {
     let here = folder();
     for name in ["a", "t"] {
         fs::create_dir(here.path().join(name)).unwrap();

@@ -45,7 +45,7 @@ fn copied_beside_a_writer(here: &Path, words: &[&str], writes: Writes) -> Finish
     let mut stops = 0;
     while running.child.try_wait().unwrap().is_none() {
         let seen = fs::read_to_string(&log).unwrap_or_default();
-        // Each of its threads says that it was stopped; the signal comes once.
+        // strace logs the stop of each thread; the signal arrives once.
         let signal = seen.match_indices("--- SIGSTOP {").nth(stops);
         if signal.is_some_and(|(at, _)| seen[at..].contains("stopped by SIGSTOP")) {
             stops += 1;
@@ -96,7 +96,7 @@ fn a_file_that_changes_once_is_copied_again_and_twice_fails() {
 }
 
 #[test]
-fn a_tree_goes_on_beside_a_writer() {
+fn a_tree_is_copied_while_one_file_changes() {
     if !has("strace") {
         return;
     }
@@ -167,7 +167,7 @@ fn a_file_with_a_shared_mapping_is_copied_in_one_version_whatever_its_size() {
                 Some(0) => {
                     let copy = fs::read(here.path().join("z")).unwrap();
                     let pages: Vec<u8> = copy.iter().step_by(4096).copied().collect();
-                    // The writer may have been at rest between two pages.
+                    // The writer may have paused between two pages.
                     let mut rest = pages.iter().skip_while(|page| **page == pages[0]);
                     let is_whole = rest.all(|page| *page == pages[0].wrapping_sub(1));
                     assert!(is_whole, "{words:?}: a mixture: {pages:?}");

@@ -1,4 +1,4 @@
-//! What coreutils' `cp` here cannot show: options of newer versions, receipts, and what is refused.
+//! Cases that the system's `cp` cannot verify: newer options, receipts, and refusals.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -53,7 +53,7 @@ fn no_clobber_keeps_targets_for_every_kind_of_source() {
     }
     let before = names(here.path());
     for words in [
-        // It has no writer, nor has standard input.
+        // Neither the FIFO nor standard input has a writer.
         "-n fifo g",
         "-n fifo g folder",
         "-n - g",
@@ -179,7 +179,7 @@ fn a_folder_that_has_the_name_of_a_file_is_left_where_a_file_would_be() {
         let time = SystemTime::now() - Duration::from_secs(seconds);
         File::open(here.path().join("f")).unwrap().set_modified(time).unwrap();
     };
-    // As coreutils has it: what is not to be replaced is not an error, whatever it is.
+    // Like coreutils: an entry that must not be replaced is no error, whatever its type.
     for (option, seconds, answer, code) in [
         ("-n", 0, "", 0),
         ("-u", 3600, "", 0),
@@ -236,7 +236,7 @@ fn a_device_or_fifo_is_not_written_to_before_the_answer_is_yes() {
 }
 
 #[test]
-fn attributes_alone_make_no_links_of_files_that_are_there() {
+fn attributes_only_makes_no_links_of_existing_files() {
     let here = folder();
     let at = |path: &str| here.path().join(path);
     for (path, text) in [("s/a", "text"), ("k/a", "keepA"), ("k/b", "keepB")] {
@@ -261,7 +261,7 @@ fn options_that_read_twice_refuse_a_fifo() {
         ["--verify", "--verify=direct", "--resume", "-u", "--sparse=always", "--reflink=always"]
     {
         for from in ["fifo", "/dev/null"] {
-            // The FIFO has no writer: to open it would be to wait.
+            // The FIFO has no writer: opening it would block.
             cp_in(here.path(), &[option, from, "out"]).failed(2, &["needs files"]);
             cp_in(here.path(), &[option, "f", from, "."]).failed(2, &["needs files"]);
         }
@@ -289,7 +289,7 @@ fn a_fifo_in_a_folder_gets_the_bytes_of_the_file_of_its_name() {
 }
 
 #[test]
-fn only_the_entry_that_a_copy_would_be_is_looked_at() {
+fn only_the_entry_with_the_name_of_the_copy_is_checked() {
     let here = folder();
     fs::create_dir_all(here.path().join("a")).unwrap();
     fs::create_dir(here.path().join("folder")).unwrap();

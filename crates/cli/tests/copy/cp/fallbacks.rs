@@ -1,5 +1,5 @@
-//! What is done where the usual way is closed: no hard links, a folder that is not writable, names
-//! that are none, more levels than descriptors.
+//! Fallbacks where the usual calls fail: no hard links, a folder that is not writable, invalid
+//! names, more levels than descriptors.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -49,7 +49,7 @@ fn further_names_are_copied_where_there_are_no_hard_links() {
 }
 
 #[test]
-fn an_error_of_the_disk_does_not_pass_for_missing_hard_links() {
+fn a_disk_error_is_not_mistaken_for_missing_hard_links() {
     if !has("strace") {
         return;
     }
@@ -153,13 +153,13 @@ fn a_file_in_a_folder_that_is_not_writable_is_written_in_place() {
         assert!(fs::read(here.path().join(target)).unwrap() == noise(len), "{words:?}");
         assert_eq!(number(target), before, "{words:?}");
     }
-    // What is to be removed first, so that its other names keep its bytes, is not written to.
+    // A file to be removed first, so that its other names keep its bytes, is not written to.
     let Some(finished) = cp_as_user(here.path(), &["--remove-destination", "large", "z/a"]) else {
         return;
     };
     finished.failed(1, &["z/a", "Permission denied"]);
     assert!(fs::read(here.path().join("z/a")).unwrap() == noise(5000));
-    // A new name cannot be made there, and a file that is not writable stays as it is.
+    // A new name cannot be created there, and a file that is not writable stays unchanged.
     let Some(finished) = cp_as_user(here.path(), &["a", "z/new"]) else { return };
     finished.failed(1, &["z/new", "Permission denied"]);
     set_mode(&here.path().join("z/b"), 0o444);

@@ -1,5 +1,5 @@
-//! All tests of `cp` on one file system after the other, and what takes a file system of one's own:
-//! full disks, other devices, immutable files, what only root may make.
+//! All tests of `cp` on one file system after the other, and tests that need a separate one: full
+//! disks, other devices, immutable files, entries that only root may create.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -86,7 +86,7 @@ fn a_mirror_keeps_what_differs_in_case_only() {
         assert_eq!(names(&target.join("photos")), ["old", "one", "two"], "round {round}");
         assert_eq!(fs::read_to_string(target.join("photos/old/x")).unwrap(), "a/Photos/Old/X");
     }
-    // What is in no source goes, at all levels.
+    // Entries that are in no source are removed, at all levels.
     fs::write(target.join("stale"), "").unwrap();
     fs::write(target.join("photos/old/stale"), "").unwrap();
     fs::remove_file(here.path().join("a/photos/Two")).unwrap();
@@ -168,7 +168,7 @@ fn names_that_differ_in_case_only_are_not_written_in_place_of_each_other_in_a_ne
 }
 
 #[test]
-fn a_name_that_differs_in_case_only_is_not_taken_for_a_file_that_was_there() {
+fn a_name_that_differs_in_case_only_is_not_treated_as_an_existing_file() {
     let Some(mounted) = Mounted::new(FileSystem::NoCase, 16) else { return };
     let here = folder();
     fs::create_dir(here.path().join("a")).unwrap();
@@ -481,7 +481,7 @@ fn immutable_files_are_reported_and_the_others_are_copied() {
 }
 
 #[test]
-fn attributes_that_do_not_fit_end_nothing() {
+fn attributes_that_do_not_fit_do_not_end_the_copy() {
     let (Some(from), Some(to)) =
         (Mounted::new(FileSystem::Xfs, 300), Mounted::new(FileSystem::Ext4, 32))
     else {
@@ -491,7 +491,7 @@ fn attributes_that_do_not_fit_end_nothing() {
     fs::create_dir(&a).unwrap();
     for name in ["one", "two", "three"] {
         fs::write(a.join(name), "bytes").unwrap();
-        // ext4 has a block for them, and says that the disk is full.
+        // ext4 has one block for them, and reports that the disk is full.
         setxattr(a.join(name), "user.long", &[b'x'; 20_000], XattrFlags::empty()).unwrap();
     }
     setxattr(&a, "user.long", &[b'x'; 20_000], XattrFlags::empty()).unwrap();
@@ -584,7 +584,7 @@ fn root_preserves_owners_and_privileged_attributes() {
             facts("device").file_type().is_char_device() && facts("fifo").file_type().is_fifo()
         );
         assert_eq!((facts("device").rdev(), facts("fifo").mode() & 0o7777), (makedev(1, 3), 0o640));
-        // An archive has nothing that its original has not, whatever the folder hands on.
+        // An archive has nothing that its original lacks, whatever the folder passes on.
         setxattr(&root, "system.posix_acl_default", &ACL, XattrFlags::empty()).ok();
         fs::create_dir(root.join("plain")).unwrap();
         rustix::fs::removexattr(root.join("plain"), "system.posix_acl_default").ok();
@@ -602,7 +602,7 @@ fn root_preserves_owners_and_privileged_attributes() {
 
 /// XFS lists an ACL a second time as an attribute, which another file system would keep on its own.
 #[test]
-fn acls_of_xfs_come_to_other_file_systems_once() {
+fn acls_of_xfs_are_copied_to_other_file_systems_once() {
     let Some(xfs) = Mounted::new(FileSystem::Xfs, 32) else { return };
     let Some(other) = Mounted::new(FileSystem::Tmpfs, 32) else { return };
     fs::write(xfs.root().join("file"), "text").unwrap();

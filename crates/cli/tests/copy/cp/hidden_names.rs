@@ -1,5 +1,5 @@
-//! Names that a source or another user has made like those of this program's unfinished folders and
-//! parts, and what belongs to those until they are whole.
+//! Entries of a source or another user with names like those of unfinished folders and parts, and
+//! the owner and mode of these until they are complete.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -32,7 +32,7 @@ fn hidden_in(folder: &Path) -> PathBuf {
     folder.join(&hidden[0])
 }
 
-/// Makes what a killed process has left for a name look as if it had been killed here.
+/// Marks a leftover as if a process had been killed here.
 pub(crate) fn mark(hidden: &Path) {
     let number = fs::metadata(hidden).unwrap().ino();
     let value = format!("{}/{number}", hidden.file_name().unwrap().to_str().unwrap());
@@ -78,7 +78,7 @@ fn leftovers_in_a_source_are_copied_like_other_entries() {
                 let copy = fs::read_to_string(at("k/x").join(&name)).unwrap();
                 assert_eq!(copy, format!("new {name}"), "{words:?}");
             }
-            // The copy of a leftover is none, and what is whole has no mark.
+            // The copy of a leftover is no leftover, and complete entries have no mark.
             assert!(has_mark(&left) && !has_mark(&at("k").join(hidden)) && !has_mark(&at("k/x")));
         }
     }
@@ -121,7 +121,7 @@ fn the_copy_of_a_folder_gets_nothing_of_one_that_is_called_as_it_is_while_it_is_
 }
 
 #[test]
-fn a_file_that_is_called_like_the_part_of_another_is_none() {
+fn a_file_with_the_name_of_a_part_of_another_is_no_part() {
     if !has("strace") {
         return;
     }
@@ -149,7 +149,7 @@ fn a_file_that_is_called_like_the_part_of_another_is_none() {
 }
 
 #[test]
-fn an_entry_that_is_called_like_a_leftover_is_copied() {
+fn an_entry_with_the_name_of_a_leftover_is_copied() {
     let here = folder();
     let at = |path: &str| here.path().join(path);
     for path in ["s", "k", "t"] {
@@ -179,7 +179,7 @@ fn an_entry_that_is_called_like_a_leftover_is_copied() {
             assert_eq!(copied, names(&at("s")), "{options:?}");
         }
     }
-    // Also once it is an entry of the target alone.
+    // Also if it is only an entry of the target.
     for name in names(&at("s")) {
         if name != "x" {
             fs::remove_file(at("s").join(name)).unwrap();
@@ -316,7 +316,7 @@ fn a_folder_that_a_killed_copy_had_not_marked_is_continued_and_removed() {
 }
 
 #[test]
-fn a_part_that_a_killed_copy_had_not_marked_makes_way() {
+fn a_part_that_a_killed_copy_had_not_marked_is_replaced() {
     if !has("strace") {
         return;
     }
@@ -370,7 +370,7 @@ fn a_part_that_a_killed_copy_had_not_marked_makes_way() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_looked_at_leaves_no_hidden_one() {
+fn a_folder_that_cannot_be_examined_leaves_no_hidden_one() {
     if !has("strace") {
         return;
     }

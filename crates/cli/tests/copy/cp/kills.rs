@@ -14,7 +14,7 @@ use crate::rig::{Running, folder, names, noise, underpass};
 /// Files of the tree, apart from the large one and its second name: three in each of 210 folders.
 const FILES: usize = 630;
 
-/// A tree of files of all sizes, one of which a later run can go on with.
+/// A tree of files of all sizes, one of which a later run can resume.
 fn plant(root: &Path) {
     let bytes = noise(1 << 20);
     for number in 0..FILES {
@@ -44,7 +44,7 @@ fn files(root: &Path) -> BTreeSet<PathBuf> {
     found
 }
 
-/// What each file of a tree has to be: its bytes and its time, read once.
+/// The expected bytes and time of each file of a tree, read once.
 fn contents(root: &Path) -> BTreeMap<PathBuf, (Vec<u8>, SystemTime)> {
     let facts = |path: &Path| fs::metadata(path).unwrap().modified().unwrap();
     let read = |path: PathBuf| {
@@ -81,7 +81,7 @@ fn killed_copies_leave_no_part_under_a_name_and_are_resumed() {
     for round in 0..rounds {
         // A round may have been killed before it made anything.
         let _ = fs::remove_dir_all(&to);
-        // Every other copy is one into a folder that is there, where files have no name at first.
+        // Every other copy is into an existing folder, where files are unnamed at first.
         let way: &[&str] = if round % 2 == 0 { &["-a", "--resume"] } else { &["-aT"] };
         if round % 2 == 1 {
             fs::create_dir(&to).unwrap();

@@ -1,4 +1,4 @@
-//! `--delete`: the target of a folder gets to be what the folder is.
+//! `--delete`: the target of a folder becomes a mirror of it.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -145,7 +145,7 @@ fn nothing_is_removed_where_the_source_cannot_be_read() {
         );
     };
     if has("strace") {
-        // The folder below cannot be listed, and later a name not be looked up.
+        // The subfolder cannot be listed, and later a name cannot be looked up.
         let at = here.path().join("a/d");
         for inject in ["inject=getdents64:error=EIO", "inject=newfstatat,statx:error=EIO:when=3"] {
             let options = ["-P", at.to_str().unwrap(), "-e", inject];
@@ -158,7 +158,7 @@ fn nothing_is_removed_where_the_source_cannot_be_read() {
         }
     }
     give_to_user(here.path());
-    // Nor is anything where what would go cannot be read.
+    // Nor is anything if an entry to be removed cannot be read.
     for unreadable in ["a/d/e", "t/d/old/deep"] {
         let mode = |mode| {
             fs::set_permissions(here.path().join(unreadable), fs::Permissions::from_mode(mode))

@@ -1,6 +1,6 @@
 //! `cp`: here of one file or special source, in the modules of everything else.
 //!
-//! `UNDERPASS_TEST_FOLDER` is a folder to do all this in; `file_systems.rs` sets it.
+//! `UNDERPASS_TEST_FOLDER` is the folder of these tests; `file_systems.rs` sets it.
 
 mod backups;
 mod bytes;
@@ -73,7 +73,7 @@ fn set_user_id_is_not_kept() {
 }
 
 #[test]
-fn every_mechanism_that_can_makes_the_same_copy() {
+fn every_available_mechanism_makes_the_same_copy() {
     let folder = folder();
     let from = noise_file(folder.path(), "from", LEN);
     for name in ["copy_file_range", "sendfile", "splice", "mmap", "read_write"] {
@@ -102,7 +102,7 @@ fn a_folder_as_target_gets_a_file_of_the_same_name() {
 }
 
 #[test]
-fn an_existing_file_is_replaced_in_one_moment() {
+fn an_existing_file_is_replaced_atomically() {
     let folder = folder();
     let from = noise_file(folder.path(), "from", 100);
     let to = folder.path().join("to");
@@ -167,7 +167,7 @@ fn special_sources_are_read_to_their_end() {
         let receipt = cp(&["--json"], sysfs, &to).succeeded().receipt();
         let bytes = fs::read(sysfs).unwrap();
         assert_eq!(fs::read(&to).unwrap(), bytes);
-        // They were read first, and then left to the kernel.
+        // They were read into a buffer first, and then moved by the kernel.
         assert!(receipt["user_space_bytes"].as_u64().unwrap() >= bytes.len() as u64, "{receipt}");
     }
     let fifo = folder.path().join("fifo");
@@ -233,7 +233,7 @@ fn a_full_disk_is_one_clear_line_and_leaves_nothing() {
     let folder = folder();
     let from = noise_file(folder.path(), "from", 2 << 20);
     let to = folder.path().join("to");
-    // A limit on the size of files stands for a disk that takes no more.
+    // A limit on the size of files stands for a full disk.
     for args in [&["cp"][..], &["cp", "--in-place"]] {
         let mut command = crate::rig::limited("-f 16");
         command.args(args).arg(&from).arg(&to);

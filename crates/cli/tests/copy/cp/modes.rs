@@ -87,7 +87,7 @@ fn a_file_that_a_stream_replaces_keeps_its_owner() {
 }
 
 #[test]
-fn a_stream_gives_the_owner_that_coreutils_gives_if_one_is_asked_for_or_the_old_file_goes() {
+fn a_stream_gives_the_owner_of_coreutils_if_one_is_requested_or_the_old_file_is_removed() {
     let ours = format!("{} cp", underpass().get_program().display());
     let here = folder();
     fs::write(here.path().join("s"), "secret").unwrap();

@@ -1,4 +1,4 @@
-//! What `--resume` believes after a power cut: size and time can be on the disk while the bytes are not.
+//! `--resume` after a power cut: size and time can be on the disk while the bytes are not.
 //!
 //! A file of the right size and time with other bytes stands for one that the cut has damaged, and a
 //! marker with another boot id, or none at all, for the cut itself.
@@ -51,7 +51,7 @@ fn marker(here: &Path) -> PathBuf {
     here.join("k").join(name)
 }
 
-/// Makes the marker tell of another run of the machine.
+/// Changes the boot id in the marker.
 fn another_boot(here: &Path) {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     let text = fs::read_to_string(marker(here)).unwrap();
@@ -65,18 +65,18 @@ fn is_right(path: PathBuf) -> bool {
 }
 
 #[test]
-fn within_one_boot_size_and_time_are_believed() {
+fn within_one_boot_size_and_time_are_trusted() {
     let here = unfinished();
     let below = here.path().join("k/below");
     damage(&below.join("two"), 50_000);
     let receipt = resume(here.path(), false);
     assert_eq!((&receipt["resumed"], &receipt["verified"]), (&2.into(), &0.into()), "{receipt}");
-    // It costs no look at the bytes, by which this would have been found.
+    // The bytes are not compared, which would have found the damage.
     assert!(!is_right(below.join("two")));
 }
 
 #[test]
-fn after_another_boot_what_is_here_is_compared_and_repaired() {
+fn after_another_boot_existing_files_are_compared_and_repaired() {
     let here = unfinished();
     another_boot(here.path());
     damage(&here.path().join("k/below/two"), 50_000);
@@ -84,7 +84,7 @@ fn after_another_boot_what_is_here_is_compared_and_repaired() {
     assert_eq!((&receipt["files"], &receipt["resumed"]), (&1.into(), &1.into()), "{receipt}");
     assert_eq!(receipt["resumed_bytes"], LEN, "{receipt}");
     assert!(is_right(here.path().join("k/below/two")));
-    // That run was not complete, and may not have come to everything: the next one compares, too.
+    // That run was incomplete, and may not have reached all files: the next one compares, too.
     damage(&here.path().join("k/one"), 0);
     fs::remove_file(here.path().join("s/below/link")).unwrap();
     resume(here.path(), true);
@@ -138,7 +138,7 @@ fn resume_does_not_trust_files_of_a_run_without_it() {
 }
 
 #[test]
-fn every_new_folder_is_believed_within_one_boot() {
+fn every_new_folder_is_trusted_within_one_boot() {
     for words in [["-aL", "s", "t"], ["-aL", "s/.", "t"], ["-aLT", "s", "t"]] {
         let here = unfinished();
         fs::create_dir(here.path().join("t")).unwrap();
@@ -225,7 +225,7 @@ fn a_part_of_a_large_file_is_compared_after_another_boot() {
 }
 
 #[test]
-fn a_part_that_cannot_be_read_is_begun_anew() {
+fn a_part_that_cannot_be_read_is_copied_from_the_start() {
     if !has("strace") {
         return;
     }
@@ -247,7 +247,7 @@ fn a_part_that_cannot_be_read_is_begun_anew() {
 }
 
 #[test]
-fn with_sync_the_marker_goes_when_everything_is_on_the_disk() {
+fn with_sync_the_marker_is_removed_when_everything_is_on_the_disk() {
     if !has("strace") {
         return;
     }
@@ -315,7 +315,7 @@ fn with_sync_a_file_that_is_mounted_on_the_target_is_on_the_disk() {
 }
 
 #[test]
-fn a_file_that_is_about_to_replace_another_one_is_not_swept_up() {
+fn a_file_that_is_about_to_replace_another_one_is_not_removed_as_a_leftover() {
     if !has("strace") {
         return;
     }

@@ -1,5 +1,5 @@
-//! What `--resume` finds under the name of a copy: other options hold for it, too, and everything
-//! of it is compared.
+//! What `--resume` finds under the name of a copy: other options apply to it, too, and all of it is
+//! compared.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};

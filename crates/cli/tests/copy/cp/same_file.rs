@@ -1,5 +1,5 @@
 //! A file is never copied onto itself, whichever links lead from one name to the other: compared
-//! with what coreutils' `cp` makes of the same files.
+//! with the results of coreutils' `cp`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -184,7 +184,7 @@ fn copies_onto_links_do_not_destroy_their_sources() {
     assert_eq!(finished.code(), Some(1), "{}", finished.stderr);
     assert!(finished.stderr.contains("which this command has just created"), "{}", finished.stderr);
     assert_eq!(fs::read_to_string(here.path().join("t/x")).unwrap(), "1\n");
-    // What goes to an open file does not take its name away.
+    // Writing to an open file does not remove its name.
     for (number, path) in [(1, "/dev/stdout"), (2, "/dev/stderr"), (7, "/dev/fd/7")] {
         let script = format!(
             "exec {number}>>out; echo first >&{number}; {program} -q a/x {path}; echo last >&{number}"

@@ -1,4 +1,4 @@
-//! Several sources of one name, and what is in the way that is not a file.
+//! Several sources of one name, and existing targets that are not files.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -56,7 +56,7 @@ fn sources_named_twice_are_copied_once() {
 }
 
 #[test]
-fn a_path_from_the_root_and_one_from_here_are_two() {
+fn an_absolute_and_a_relative_path_are_two_sources() {
     let here = folder();
     let root = here.path().join("k");
     let below = here.path().join(root.strip_prefix("/").unwrap());
@@ -210,7 +210,7 @@ fn receipts_name_the_kind_of_the_source() {
 }
 
 #[test]
-fn a_copy_of_what_is_missing_has_a_receipt() {
+fn a_copy_of_a_missing_source_has_a_receipt() {
     let here = folder();
     for words in [["--json", "nosuch", "z"], ["--json", "nosuch", "/dev/null"]] {
         let receipt = cp_in(here.path(), &words).failed(1, &["nosuch"]).receipt();

@@ -101,7 +101,7 @@ fn capabilities_outlive_the_change_of_owner() {
 }
 
 #[test]
-fn an_acl_that_cannot_be_read_takes_no_permission_in_silence() {
+fn an_acl_that_cannot_be_read_never_removes_permissions_silently() {
     if !has("strace") {
         return;
     }
@@ -128,7 +128,7 @@ fn an_acl_that_cannot_be_read_takes_no_permission_in_silence() {
 }
 
 #[test]
-fn attributes_that_are_asked_for_by_name_are_required() {
+fn attributes_that_are_requested_by_name_are_required() {
     if !has("strace") {
         return;
     }

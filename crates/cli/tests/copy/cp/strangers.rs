@@ -1,5 +1,5 @@
-//! What other users have put where `cp` looks for what it has left: it is neither continued, nor
-//! trusted, nor removed.
+//! Entries that other users have planted in place of `cp`'s leftovers: they are neither resumed,
+//! nor trusted, nor removed.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown, symlink};
@@ -177,7 +177,7 @@ fn finish(here: &Path, option: &str) -> u64 {
 }
 
 #[test]
-fn a_part_is_for_its_owner_alone_until_it_is_whole() {
+fn a_part_is_private_to_its_owner_until_it_is_complete() {
     for option in ["-a", "-r"] {
         let Some((here, part)) = killed() else { return };
         assert_eq!(fs::metadata(&part).unwrap().mode() & 0o7777, 0o600);

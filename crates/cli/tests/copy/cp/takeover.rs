@@ -1,4 +1,4 @@
-//! Leftovers of a killed run in its hidden folders, and a later run that takes them over.
+//! Leftovers of a killed run in its hidden folders, and a later run that resumes them.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, lchown, symlink};
@@ -49,7 +49,7 @@ fn is_whole(here: &Path) {
 }
 
 #[test]
-fn a_part_is_never_taken_for_what_is_to_be_kept() {
+fn a_part_never_counts_as_an_existing_file_to_keep() {
     // It is newer than its original, and it is there.
     for word in ["-u", "-n", "--resume"] {
         let Some((here, _)) = killed() else { return };

@@ -265,7 +265,7 @@ fn excluded_entries_are_not_copied() {
 }
 
 #[test]
-fn a_dry_run_tells_and_does_nothing() {
+fn a_dry_run_prints_and_changes_nothing() {
     let here = tree();
     let finished = cp_in(here.path(), &["-a", "--dry-run", "a", "z"]).succeeded();
     assert!(finished.text().contains("a/b/large -> z/b/large\n"), "{}", finished.text());
@@ -301,7 +301,7 @@ fn a_tree_deeper_than_any_path_is_copied() {
 }
 
 #[test]
-fn many_levels_and_many_threads_come_to_the_same() {
+fn many_levels_and_many_threads_make_the_same_copy() {
     let here = folder();
     let mut at = here.path().join("a");
     for level in 0..300 {

@@ -1,4 +1,4 @@
-//! The doctor's verdict on two ends agrees with what the commands then do.
+//! The doctor's verdict on two ends agrees with the commands.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ const ALL: [FileSystem; 5] =
 /// More than the doctor tries with.
 const LARGE: usize = (3 << 20) + 1234;
 
-/// What moved bytes, and what was declined before: the words in which both have to agree.
+/// The mechanisms that moved bytes, and those that declined before: both must agree on these.
 fn story(receipt: &Value) -> (Vec<&str>, Vec<(&str, &str)>) {
     let moved = receipt["mechanisms"].as_array().unwrap();
     let declined = receipt["declined"].as_array().unwrap();

@@ -1,4 +1,4 @@
-//! The doctor where little is allowed: filters of system calls, no privilege, no /proc.
+//! The doctor with restrictions: system call filters, no privileges, no /proc.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

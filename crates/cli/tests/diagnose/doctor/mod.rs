@@ -1,5 +1,5 @@
-//! The doctor on this machine, whatever it has: its words beside what the commands then do, on one
-//! file system after the other, and on a machine whose kernel answers little.
+//! The doctor on this machine: its findings compared with the commands, on one file system after
+//! the other, and with a kernel that allows little.
 
 mod agrees;
 mod confined;
@@ -21,7 +21,7 @@ fn doctor(from: &Path, to: &str) -> Value {
     diagnosis(&finished)
 }
 
-/// The doctor's own words as JSON, after a look at what holds of all of them.
+/// The doctor's diagnosis as JSON, after checks that apply to every diagnosis.
 #[track_caller]
 fn diagnosis(finished: &Finished) -> Value {
     let diagnosis: Value = finished.receipt();
@@ -105,7 +105,7 @@ fn the_file_stays_as_it_is_and_nothing_is_left_behind() {
 }
 
 #[test]
-fn a_limit_for_files_is_a_finding_and_not_the_end() {
+fn a_file_size_limit_is_a_finding_and_no_crash() {
     let folder = folder();
     let file = noise_file(folder.path(), "file", 3 << 20);
     let mut command = limited("-f 8");

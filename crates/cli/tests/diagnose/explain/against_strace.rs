@@ -1,4 +1,4 @@
-//! The same run as strace shows it: as many calls, and as many bytes.
+//! explain and strace report the same number of calls and bytes for one program.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,5 +1,5 @@
-//! What `underpass explain` says of real programs: checked against the bytes that they moved, against
-//! strace on a second run, and against what underpass says of itself.
+//! `underpass explain` of real programs: checked against the bytes that they moved, against strace
+//! on a second run, and against the receipts of underpass.
 
 mod against_strace;
 mod confined;

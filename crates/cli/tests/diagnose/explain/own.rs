@@ -1,4 +1,4 @@
-//! underpass itself: what is seen of it from outside is what its own receipt says.
+//! underpass itself: explain agrees with its own receipt.
 
 use std::fs;
 
@@ -18,7 +18,7 @@ fn by(receipt: &Value, name: &str) -> (u64, u64) {
 }
 
 #[test]
-fn cp_says_of_itself_what_is_seen_of_it() {
+fn the_receipt_of_cp_agrees_with_explain() {
     for mechanism in ["copy_file_range", "sendfile", "splice"] {
         let scene = Scene::new(LEN);
         let words = [UNDERPASS, "cp", "--json", "--mechanism", mechanism, "source", "target"];
@@ -59,7 +59,7 @@ fn send(mechanism: &str) -> (Value, Value, Value, Value) {
 }
 
 #[test]
-fn send_and_recv_say_of_themselves_what_is_seen_of_them() {
+fn the_receipts_of_send_and_recv_agree_with_explain() {
     let (sent, seen, received, seen_there) = send("sendfile");
     assert_eq!(by(&sent, "sendfile").0, LEN as u64);
     assert_eq!(by(&sent, "sendfile"), moved(&seen, "sendfile", "file", "socket"), "{seen}");

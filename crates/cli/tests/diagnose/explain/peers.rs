@@ -1,4 +1,4 @@
-//! The programs that people move files with: which way each really takes.
+//! Common programs that move files: the mechanism that each really uses.
 
 use std::fs;
 use std::process::Command;

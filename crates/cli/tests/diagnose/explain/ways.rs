@@ -1,4 +1,4 @@
-//! Ways that bytes can take which few programs use, and what cannot be seen.
+//! Rarely used ways to move bytes, and those that cannot be observed.
 
 use std::process::Command;
 
@@ -241,7 +241,7 @@ ctypes.CDLL(None).syscall(425, 4, 0)";
 }
 
 #[test]
-fn context_switches_of_being_watched_are_not_counted() {
+fn context_switches_caused_by_tracing_are_not_counted() {
     let scene = Scene::new(1 << 20);
     let (finished, receipt) =
         scene.explain(&["dd", "if=source", "of=/dev/null", "bs=512", "status=none"]);

@@ -82,7 +82,7 @@ fn size_and_time_are_compared_where_there_is_no_tag() {
     assert_eq!(origin.log(), ["HEAD /file 200 0", "GET /file 200 3"]);
     get(here.path(), &["-N", &url]).succeeded();
     assert_eq!(origin.log(), ["HEAD /file 200 0"]);
-    // A server that says neither sends it each time.
+    // A server that sends neither sends the file each time.
     origin.set("/file", Page::new(b"six", &[]));
     for _ in 0..2 {
         get(here.path(), &["-N", &url]).succeeded();
@@ -105,7 +105,7 @@ fn the_old_file_stays_until_the_new_one_is_whole() {
     origin.set("/file", page.clone());
     get(here.path(), &["-N", &url, "--retries", "0"]).failed(1, &["file"]);
     assert!(fs::read(&path).unwrap() == old);
-    // The server goes back to what is here: nothing is left of the other version.
+    // The server returns to the version that is here: nothing is left of the other one.
     origin.set("/file", Page::new(&old, &fields("ETag: \"1\"")));
     get(here.path(), &["-N", &url]).succeeded();
     assert!(fs::read(&path).unwrap() == old);
@@ -114,7 +114,7 @@ fn the_old_file_stays_until_the_new_one_is_whole() {
     origin.set("/file", page);
     get(here.path(), &["-N", &url]).succeeded();
     assert!(fs::read(&path).unwrap() == new);
-    // One that is gone there stays here, and that is said.
+    // A file that is gone on the server stays here, which is reported.
     origin.set("/file", None);
     get(here.path(), &["-N", &url]).failed(1, &["404"]);
     assert!(fs::read(&path).unwrap() == new);
@@ -143,7 +143,7 @@ fn a_file_without_the_digest_is_fetched_again() {
 }
 
 #[test]
-fn servers_that_people_run_send_nothing_twice() {
+fn common_servers_send_nothing_twice() {
     let root = folder();
     fs::write(root.path().join("file"), noise(70_000)).unwrap();
     let time = UNIX_EPOCH + Duration::from_secs(1_000_000_000);

@@ -1,4 +1,4 @@
-//! `get -r`: what is kept of folders that are here, and what is no folder.
+//! `get -r`: what is kept of existing folders, and pages that are not folders.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -120,7 +120,7 @@ fn a_page_without_links_is_no_folder() {
 }
 
 #[test]
-fn two_slashes_in_a_row_are_not_taken_for_one() {
+fn two_slashes_in_a_row_are_not_treated_as_one() {
     let (origin, here) = (Origin::start(), folder());
     let page = "<html><h1>Index of /</h1><a href='sub//'>sub//</a><a href='sub/'>sub/</a></html>";
     origin.set("/", Page::new(page.as_bytes(), &["Content-Type: text/html"]));
@@ -199,7 +199,7 @@ fn a_file_that_became_a_folder_is_replaced_where_others_are_removed() {
         };
         fails(&[], "a is left out: a file has the name of its folder");
         fails(&["--delete", "--max-delete", "3"], "4 entries, more than 3");
-        // What has to stay keeps its folder.
+        // An entry that must stay keeps its folder.
         fails(&["--delete", "--exclude", "deep"], "b is left out: a folder of that name");
         assert_eq!(fs::read(here.join("b/deep/file")).unwrap(), b"in a folder");
         let done = update(&peer.url, &here, &["--delete", "--json"]).succeeded().receipt();

@@ -100,7 +100,7 @@ fn a_file_that_is_not_what_the_digests_say_gets_no_name() {
         }
         fs::remove_dir(here.path().join("x")).unwrap();
     }
-    // What is here is compared, too, and fetched again by --update.
+    // Existing files are compared, too, and fetched again by --update.
     get(here.path(), &["-N", &a]).succeeded();
     get(here.path(), &["-N", &a, "--check", "sums"]).succeeded();
     fs::write(here.path().join("a"), "jello\n").unwrap();
@@ -115,7 +115,7 @@ fn a_file_that_is_not_what_the_digests_say_gets_no_name() {
     get(here.path(), &[&a, "--check", "none"]).failed(1, &["no digests"]);
     get(here.path(), &[&a, "--check", "sums", "-o", "-"]).failed(2, &["standard output"]);
     get(here.path(), &[&a, "--check", &origin.url("/no")]).failed(1, &["404"]);
-    // A server that is busy is asked again.
+    // Requests to a busy server are retried.
     origin.set("/SHA256SUMS", Page { status: Some(503), ..Page::default() });
     origin.take_exchanges();
     get(here.path(), &[&a, "--check", &url, "--retries", "1"]).failed(1, &["503"]);
@@ -198,7 +198,7 @@ fn two_urls_do_not_become_one_file_where_case_does_not_matter() {
 }
 
 #[test]
-fn a_folder_with_two_paths_does_not_take_two_files_for_one() {
+fn two_files_in_a_folder_with_two_paths_do_not_count_as_one() {
     let (origin, here) = (Origin::start(), folder());
     origin.set("/a", Page::new(b"one", &[]));
     origin.set("/b", Page::new(b"two", &[]));
@@ -263,7 +263,7 @@ fn a_signal_between_two_files_is_no_success() {
         origin.set(path, Page::new(b"one", &[]));
     }
     let mut command = get_in(here.path(), &["--json", &origin.url("/a"), &origin.url("/b")]);
-    // It waits with the receipt of the first file until there is room for it.
+    // It blocks on the receipt of the first file until the pipe has room.
     let (mut reader, mut writer) = std::io::pipe().unwrap();
     let room = rustix::pipe::fcntl_setpipe_size(&writer, 4_096).unwrap();
     writer.write_all(&vec![b'\n'; room]).unwrap();

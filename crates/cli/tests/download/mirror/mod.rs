@@ -1,5 +1,5 @@
-//! `--update` and other options that keep copies of a server's files: the bytes and requests that
-//! they cost, and the files that stay after an error.
+//! `--update` and other options that maintain copies of a server's files: their bytes and requests,
+//! and the files that stay after an error.
 
 mod file;
 mod folders;

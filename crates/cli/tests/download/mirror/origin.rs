@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use underpass_testkit::http::{Request, Server, close};
 
-/// What the server has at a path.
+/// The server's content at a path.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Page {
     pub(crate) body: Vec<u8>,
     /// Fields such as `ETag: "1"`.
     pub(crate) fields: Vec<String>,
-    /// After so many bytes of the body the connection ends.
+    /// The number of bytes of the body after which the connection ends.
     pub(crate) cut: Option<usize>,
     /// Another status than 200.
     pub(crate) status: Option<u16>,
@@ -26,7 +26,7 @@ impl Page {
     }
 }
 
-/// A request and what it got.
+/// A request and its response.
 #[derive(Clone, Debug)]
 pub(crate) struct Exchange {
     pub(crate) request: Request,
@@ -74,7 +74,7 @@ impl Origin {
         std::mem::take(&mut lock(&self.state).exchanges)
     }
 
-    /// Returns the same in short: `GET /a 200 5`.
+    /// Returns the requests in short form: `GET /a 200 5`.
     pub(crate) fn log(&self) -> Vec<String> {
         let line = |Exchange { request: Request { method, path, .. }, status, sent }: Exchange| {
             format!("{method} {path} {status} {sent}")

@@ -107,7 +107,7 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // A polite end also ends the processes that it has started.
+        // SIGTERM also ends the processes that it has started.
         let pid = self.child.id().to_string();
         let _ = Command::new("kill").args(["-s", "TERM", &pid]).status();
         let _ = self.child.wait();

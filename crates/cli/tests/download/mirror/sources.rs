@@ -52,7 +52,7 @@ fn parts_come_from_servers_with_the_same_tag_or_a_digest() {
     let said = get(here.path(), &args).succeeded().stderr;
     assert!(!said.contains("left out"), "{said}");
     assert!(fs::read(here.path().join("file")).unwrap() == bytes);
-    // One that lies is found out, wherever it stands, and the file comes from another.
+    // A server with wrong bytes is detected at any position, and the file is fetched from another.
     let mut wrong = bytes.clone();
     wrong.iter_mut().step_by(4_096).for_each(|byte| *byte ^= 1);
     fs::write(copy.path().join("file"), &wrong).unwrap();

@@ -1,4 +1,4 @@
-//! `get -r --update`: folders by their listings, and what is removed here.
+//! `get -r --update`: folders by their listings, and the entries that are removed here.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -118,7 +118,7 @@ fn names_that_differ_in_case_only_never_replace_each_other() {
                 let dir = here.to_str().unwrap();
                 let words = ["get", "-r", &peer.url, "-d", dir];
                 let finished = run(words.iter().chain(options)).failed(1, &["lacks 3 files"]);
-                // Those that are kept may be in the way of the others before these are in theirs.
+                // Kept files may have the names of others until these have their final names.
                 let reason = if options.is_empty() { "is left out" } else { "in another case" };
                 let left_out = finished.stderr.matches(reason).count();
                 assert_eq!(left_out, 3, "{} {options:?} {round}: {}", peer.name, finished.stderr);
@@ -292,7 +292,7 @@ fn one_rate_holds_for_the_whole_folder() {
 }
 
 #[test]
-fn an_update_that_was_broken_off_goes_on() {
+fn an_interrupted_update_is_resumed() {
     let (origin, here) = (Origin::start(), folder());
     let time = "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT";
     let (one, two) = (noise(300_000), noise(200_000));
@@ -357,7 +357,7 @@ fn folders_that_redirect_elsewhere_are_missing_not_empty() {
     // A folder that is a page to log in is missing, not empty.
     update(&origin.url("/"), dir, &[]).failed(1, &["lacks one"]);
     update(&origin.url("/login/"), dir, &[]).failed(1, &[]);
-    // Neither is another folder the one that was asked for.
+    // Neither is another folder the requested one.
     for (page, words) in
         [(to("/"), "leads back to a folder"), (to("/other/"), "may not list everything")]
     {
@@ -368,7 +368,7 @@ fn folders_that_redirect_elsewhere_are_missing_not_empty() {
         assert!(failed.stderr.contains(words), "{}", failed.stderr);
         assert!(dir.join("sub/mine").exists());
     }
-    // What is said in place of a listing is none.
+    // A page in place of a listing is no listing.
     let json = |text: &str| Page::new(text.as_bytes(), &["Content-Type: application/json"]);
     for page in [json(r#"{"error":"log in","paths":[]}"#), json(r#"[{"error":"log in"}]"#)] {
         origin.set("/sub/", page);

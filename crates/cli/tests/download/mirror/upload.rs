@@ -1,4 +1,4 @@
-//! `put --update` and `--create-parents`: what is sent, and what is there already.
+//! `put --update` and `--create-parents`: which files are sent, and which exist on the server.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -51,7 +51,7 @@ fn age() {
 }
 
 #[test]
-fn a_folder_that_is_there_costs_few_requests() {
+fn an_existing_folder_costs_few_requests() {
     let here = folder();
     let site = here.path().join("site");
     for (at, path) in ["a b", "c", "one/d", "one/two/e"].iter().enumerate() {
@@ -127,7 +127,7 @@ fn a_single_file_is_compared_and_sent_if_it_differs() {
 }
 
 #[test]
-fn a_server_that_tells_nothing_gets_the_file() {
+fn a_server_without_size_or_time_gets_the_file() {
     let (here, origin) = (folder(), Origin::start());
     write(&here.path().join("file"), b"one", 0);
     let url = origin.url("/file");
@@ -145,7 +145,7 @@ fn a_server_that_tells_nothing_gets_the_file() {
         let has_sent = log.iter().any(|line| line.starts_with("PUT"));
         assert_eq!(has_sent, sends, "{page:?} {log:?}");
     }
-    // Whether it is there can be asked later.
+    // A later run can check whether the file exists.
     origin.set("/file", Page { status: Some(503), ..Page::default() });
     put(here.path(), &["-N", "file", &url, "--retries", "0"]).failed(1, &["503"]);
     assert_eq!(origin.log(), ["HEAD /file 503 0"]);

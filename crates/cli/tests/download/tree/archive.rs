@@ -1,4 +1,4 @@
-//! Folders from our own server, which come as one archive.
+//! Folders from our own server, which are sent as one archive.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
@@ -147,7 +147,7 @@ fn links_out_of_the_folder_are_left_out() {
 }
 
 #[test]
-fn nothing_is_written_through_a_link_that_is_here() {
+fn nothing_is_written_through_an_existing_link() {
     let (source, target) = (folder(), folder());
     let tree = source.path().join("t");
     fs::create_dir_all(tree.join("inner")).unwrap();

@@ -1,4 +1,4 @@
-//! Servers that send without end: what the program remembers of it stays small.
+//! Servers that send without end: the memory of the program stays bounded.
 
 use std::fs;
 use std::io::Write;
@@ -39,7 +39,7 @@ fn answer(request: &Request, stream: &mut TcpStream, count: usize) -> std::io::R
     stream.write_all(&[0; 1024])
 }
 
-/// The most memory that a command has taken, in KiB, and what it has kept in its journal.
+/// The peak memory of a command in KiB, and the size of its journal.
 fn memory(place: &Path, url: &str) -> (u64, u64) {
     let mut command: Command = underpass();
     command.args(["get", "-r", "-q", url]).current_dir(place);

@@ -157,7 +157,7 @@ fn folders_of_dufs_are_fetched() {
 #[test]
 fn folders_of_miniserve_are_fetched() {
     if let Some(program) = peer_program("miniserve") {
-        // It lists names that begin so, and answers 400 for them.
+        // miniserve lists names that begin so, and responds with 400 to them.
         fetch("miniserve", &["*?[a]", "<b>"], |root| {
             Some(Peer::start(|port| {
                 let mut command = Command::new(program);
@@ -178,7 +178,7 @@ fn broken_off(peer: &Peer, dir: &Path, waits_for: &[&str]) {
     assert!(!running.finish().status.success());
 }
 
-/// Makes a file lose its bytes, as in a power cut: it has its size and time still.
+/// Makes a file lose its bytes, as in a power cut: it keeps its size and time.
 fn lose(path: &Path) {
     let facts = fs::metadata(path).unwrap();
     fs::write(path, vec![0; facts.len() as usize]).unwrap();
@@ -197,7 +197,7 @@ fn after_a_power_cut_what_a_broken_run_has_written_is_fetched_again() {
     let peer = python_serves(there);
     get(&peer.url, &dir, &[]).succeeded();
     assert!(!log.exists(), "a folder that is complete needs no log");
-    // It was there before the run that is broken off.
+    // It existed before the interrupted run.
     lose(&dir.join("with space"));
     std::thread::sleep(std::time::Duration::from_millis(50));
     fs::write(there.join("new"), "written just before the power went").unwrap();

@@ -1,4 +1,4 @@
-//! `underpass get -r`: whole folders, from our own server and from others, with breaks in between.
+//! `underpass get -r`: whole folders, from our own server and from others, with interruptions.
 
 mod archive;
 mod hostile;

@@ -1,4 +1,4 @@
-//! Folders whose fetching was broken off: by a kill, by a server that ends, by a folder that
+//! Folders whose download was interrupted: by a kill, by a server that ends, by a folder that
 //! changed.
 
 use std::fs;
@@ -94,7 +94,7 @@ fn bytes_in(root: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(root) else { return 0 };
     let sizes = entries.map(|entry| {
         let path = entry.unwrap().path();
-        // It may just have got its name.
+        // The file may have just got its name.
         let Ok(facts) = fs::symlink_metadata(&path) else { return 0 };
         if facts.is_dir() { bytes_in(&path) } else { facts.len() }
     });
@@ -166,7 +166,7 @@ fn a_killed_run_into_a_folder_that_exists_is_resumed() {
 }
 
 #[test]
-fn a_server_that_ends_amid_it_is_waited_for() {
+fn a_server_that_ends_during_a_download_is_awaited() {
     let site = Site::new(tree, &SLOW);
     let running = site.begin();
     let Site { server, url, root, source, target } = site;
@@ -262,7 +262,7 @@ fn foreign_journals_are_not_removed() {
 }
 
 #[test]
-fn a_foreign_folder_whose_names_cannot_be_read_is_not_taken_for_an_empty_one() {
+fn a_foreign_folder_whose_names_cannot_be_read_does_not_count_as_empty() {
     if !has("strace") {
         return;
     }
@@ -301,7 +301,7 @@ fn a_killed_run_by_listings_is_resumed() {
     running.finish();
     let got = site.get(&["--json"]).succeeded().receipt();
     let (mut here, mut there) = (contents(&mine), contents(&site.root));
-    // Its own facts are in the listing of the folder above.
+    // Its metadata is in the listing of its parent.
     assert!(here.remove(&b""[..]).is_some() && there.remove(&b""[..]).is_some());
     same(&here, &there, "");
     let (moved, resumed) = (got["bytes"].as_u64().unwrap(), got["resumed_at"].as_u64().unwrap());
@@ -417,7 +417,7 @@ fn a_folder_that_another_user_has_put_into_a_shared_one_is_in_the_way() {
 fn a_fifo_named_like_a_journal_does_not_block() {
     let site = Site::new(|root| drop(noise_file(root, "file", 10)), &[]);
     fs::create_dir(site.at("t")).unwrap();
-    // It has no other end.
+    // The FIFO has no writer.
     let fifo = |name: &str| {
         assert!(Command::new("mkfifo").arg(site.at(name)).status().unwrap().success());
     };

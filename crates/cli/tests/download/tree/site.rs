@@ -1,4 +1,4 @@
-//! Folders to be fetched, servers that have them, and what has arrived.
+//! Folders to be fetched, servers that have them, and the fetched folders.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -72,7 +72,7 @@ pub(crate) fn files(root: &Path) -> BTreeMap<Vec<u8>, Option<(usize, u64)>> {
     bytes.collect()
 }
 
-/// Names that have gone wrong somewhere, with contents of all sizes.
+/// Names that some program has mishandled, with contents of all sizes.
 pub(crate) fn awkward(root: &Path) {
     let long = "n".repeat(255);
     let more = ["100%", "?query=1", "a&amp;b", "<b>", "a;b", "a+b", "a@b", &long];
@@ -93,7 +93,7 @@ fn put(folder: &Path, name: &[u8], bytes: &[u8], age: u64) {
     File::open(&path).unwrap().set_modified(time).unwrap();
 }
 
-/// What only an archive tells: links, permissions, times to the nanosecond, other bytes.
+/// Facts that only an archive contains: links, permissions, times to the nanosecond, other bytes.
 pub(crate) fn more_awkward(root: &Path) {
     awkward(root);
     put(root, b"\xff\xfe latin-1 \xe4", b"bytes", 5);
@@ -155,7 +155,7 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // A polite end also ends the processes that it has started.
+        // SIGTERM also ends the processes that it has started.
         let pid = self.child.id().to_string();
         let _ = Command::new("kill").args(["-s", "TERM", &pid]).status();
         let _ = self.child.wait();

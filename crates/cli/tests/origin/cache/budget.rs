@@ -360,7 +360,7 @@ fn relays_are_a_bounded_number() {
     clients.into_iter().for_each(|client| client.finish().assert_is(200, &object.bytes));
 }
 
-/// A disk of 8 MiB that others fill up, and an object of 6 MiB of which 2 MiB have come.
+/// A disk of 8 MiB that others fill up, and an object of 6 MiB of which 2 MiB have arrived.
 #[test]
 fn objects_stay_where_they_would_not_make_room() {
     let Some(disk) = Mounted::new(FileSystem::Tmpfs, 16) else { return };
@@ -372,7 +372,7 @@ fn objects_stay_where_they_would_not_make_room() {
         node.get(path).assert_is(200, &object.bytes);
     }
     until_stored(&node, 2 * MIB as u64);
-    // Less than both of them and the new one would make free.
+    // Removing both of them frees less than the new one needs.
     let other = disk.root().join("other");
     fs::write(&other, vec![1; 12 * MIB]).unwrap();
     node.get("/3").assert_is(200, &object.bytes);
@@ -388,7 +388,7 @@ fn objects_stay_where_they_would_not_make_room() {
 }
 
 #[test]
-fn a_disk_that_fills_up_is_made_room_on_or_passed_by() {
+fn objects_on_a_disk_that_fills_up_are_evicted_or_the_new_one_is_relayed() {
     // A stale version that may be used if the origin fails is no reason to cut the new one.
     for (has_another, has_before) in [(true, false), (false, false), (false, true)] {
         let Some(disk) = Mounted::new(FileSystem::Tmpfs, 8) else { return };
@@ -421,14 +421,14 @@ fn a_disk_that_fills_up_is_made_room_on_or_passed_by() {
         }
         let mut client = node.client("GET", "/a", &[]);
         client.read_body(2 * MIB);
-        // What is left is less than what is to come: by a quarter of a MiB, or by much.
+        // The free space is less than the missing bytes: by a quarter of a MiB, or by much.
         let filled = if has_another { 5 * MIB / 4 } else { 4 * MIB };
         fs::write(disk.root().join("other"), vec![1; filled]).unwrap();
         gate.open();
         client.finish().assert_is(200, &bytes);
         assert_eq!(node.metric("evicted_total"), u64::from(has_another));
         assert_eq!(node.metric("relayed_bytes_total") > 0, !has_another);
-        // What is there is there.
+        // The stored bytes are still served.
         node.get("/a").assert_is(200, &bytes);
         let log = node.log();
         let log: Vec<_> = log.iter().filter(|line| line["target"] == "/a").collect();

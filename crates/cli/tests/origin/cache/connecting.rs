@@ -1,4 +1,4 @@
-//! Origins to which there is no connection, or none that can be trusted.
+//! Origins that cannot be reached, or whose certificate cannot be trusted.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -38,7 +38,7 @@ fn refused(origin: &str, args: &[&str], (status, detail): (u16, &str)) -> String
     let said = node.server.end().stderr;
     let lines: Vec<_> = said.lines().filter(|line| line.contains(" /a from ")).collect();
     assert!(!lines.is_empty(), "{said}");
-    // What was not sent is none.
+    // A request that was not sent is not counted.
     assert_eq!(requests, lines.len() as u64, "{said}");
     assert!(lines[0].contains(&format!("/a from {}: ", origin.trim_end_matches('/'))), "{said}");
     lines[0].to_owned()

@@ -1,4 +1,4 @@
-//! Objects larger than the room: parts of them leave for others.
+//! Objects larger than the cache: parts of them are evicted for others.
 
 use std::fs;
 use std::io;
@@ -37,7 +37,7 @@ fn check(node: &Node, bytes: &[u8], range: Range<usize>) -> bool {
 }
 
 #[test]
-fn parts_of_a_large_object_leave_for_others_of_it() {
+fn parts_of_a_large_object_are_evicted_for_others_of_it() {
     const SIZE: &str = "140M";
     let object = Object::new(bytes(260), "a");
     let bytes = Arc::clone(&object.bytes);
@@ -230,7 +230,7 @@ fn room_is_made_as_bytes_come_and_none_for_what_is_not_stored() {
         }
         let mut client = node.client("GET", path, &[]);
         client.read_body(MIB + usize::from(is_begun));
-        // For this one there would be no room beside the first.
+        // There would be no room for this one besides the first.
         let mut other = node.client("GET", "/other", &[]);
         other.read_body(MIB);
         assert_eq!(node.metric("evicted_total"), 0, "{path}");

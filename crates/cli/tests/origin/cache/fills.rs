@@ -1,4 +1,4 @@
-//! One fill for all clients, which get what has come while it runs.
+//! One fill for all clients, which receive its bytes while it runs.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -274,7 +274,7 @@ fn a_body_of_unknown_length_is_passed_on_as_it_comes() {
     let old = old.finish();
     old.assert_is(200, &bytes);
     assert_eq!(old.field("transfer-encoding"), None);
-    // Now the length is known, and a range has an answer.
+    // Now the length is known, and a range can be served.
     until_stored(&node, LEN as u64);
     let again = node.get("/a");
     again.assert_is(200, &bytes);
@@ -326,7 +326,7 @@ fn a_coded_body_that_breaks_off_is_resumed_too() {
 }
 
 #[test]
-fn a_client_is_reset_where_nothing_more_comes() {
+fn a_client_is_reset_if_no_more_bytes_arrive() {
     let origin = Origin::new(|request, sending| {
         sending.closes = true;
         if request.field("range").is_none() {
@@ -432,13 +432,13 @@ fn nodes_in_a_circle_are_an_error() {
     let other = Node::new(&node.url(), &["--port", &port]);
     let reply = other.get("/a");
     assert!(matches!(reply.status, 502 | 508), "{}", reply.head);
-    // It ends at once, and is not a storm.
+    // The request fails at once, without a storm of requests.
     assert!(node.metric("requests_total") <= 4);
 }
 
 /// An object of 160 MiB, slow enough that clients leave in the middle.
 #[test]
-fn a_fill_that_all_have_left_ends_at_a_border_unless_most_is_there() {
+fn a_fill_without_clients_ends_at_a_boundary_unless_most_is_stored() {
     const PIECE: usize = 1 << 20;
     let piece = noise(PIECE);
     let gate = Gate::default();

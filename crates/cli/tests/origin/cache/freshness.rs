@@ -33,7 +33,7 @@ fn a_stale_object_is_validated_and_sent_once() {
 }
 
 #[test]
-fn an_answer_that_has_the_same_version_again_changes_nothing() {
+fn a_response_with_the_same_version_changes_nothing() {
     for lines in ["Cache-Control: no-cache", "Cache-Control: no-cache\nContent-Encoding: gzip"] {
         let object = object(lines);
         let origin = Origin::new(move |request, sending| {
@@ -127,7 +127,7 @@ fn the_same_version_in_chunks_is_not_another_one() {
 }
 
 #[test]
-fn a_confirmation_of_another_version_is_none() {
+fn a_304_for_another_version_is_ignored() {
     let versions = AtomicUsize::new(0);
     let origin = Origin::new(move |request, sending| {
         let number = versions.fetch_add(1, Ordering::Relaxed);
@@ -247,7 +247,7 @@ fn responses_for_one_client_are_relayed_and_not_stored() {
 }
 
 #[test]
-fn an_origin_that_is_gone_is_no_reason_to_forget() {
+fn objects_outlive_an_unreachable_origin() {
     let object = object("Cache-Control: max-age=0");
     let origin = Origin::of(&object);
     let node = Node::new(&origin.url(), &["--stale-if-error", "1d"]);
@@ -397,7 +397,7 @@ fn a_body_goes_on_after_the_pause_that_the_origin_asks_for() {
             sending.answer("HTTP/1.1 429 Too Many Requests\nRetry-After: 3", b"");
         }
         _ => {
-            // Too early, and the body ends without the rest.
+            // An earlier request ends the body without the rest.
             let at = refused.lock().unwrap().unwrap();
             if at.elapsed() >= Duration::from_secs(3) {
                 object.send(request, sending)

@@ -94,8 +94,8 @@ fn version_of(body: &[u8]) -> Option<u64> {
     (body_of(first, body.len()) == body).then_some(first)
 }
 
-/// An origin whose object is another one each second, as slow as half a second for a body. Of each three
-/// bodies, one breaks off in the middle.
+/// An origin whose object changes each second, and which takes half a second for a body. One of
+/// three bodies breaks off in the middle.
 fn changing(len: usize) -> Origin {
     let (begun, count) = (Instant::now(), AtomicU64::new(0));
     Origin::new(move |request: &Request, sending: &mut Sending| {

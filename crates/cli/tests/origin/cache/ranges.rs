@@ -22,7 +22,7 @@ fn a_range_is_fetched_in_whole_mib_and_the_rest_later() {
     assert_eq!(part.field("content-range"), Some("bytes 5242887-5242979/10485760"));
     until_stored(&node, MIB as u64);
     assert_eq!(origin.sent(), MIB as u64);
-    // The same and its neighbours are here.
+    // The same bytes and their neighbours are stored.
     node.range("/a", &format!("{}-{}", 5 * MIB, 6 * MIB - 1))
         .assert_is(206, &object.bytes[5 * MIB..6 * MIB]);
     assert_eq!(origin.requests().len(), 1);
@@ -110,7 +110,7 @@ fn a_fill_that_fails_elsewhere_ends_no_other_download() {
     slow.finish().assert_is(200, &bytes);
 }
 
-/// What a client has left behind is on its way slowly.
+/// Bytes before a client's new position arrive slowly.
 #[test]
 fn each_seek_of_a_client_is_answered() {
     const SEEKS: usize = 40;

@@ -1,4 +1,4 @@
-//! Relays of what there is no room for: how many there are, and whose.
+//! Relays of objects for which there is no room: their number, in total and per client.
 
 use crate::node::{Client, Node};
 use crate::rig::{noise, until};

@@ -1,4 +1,4 @@
-//! Validations: what they do not wait for, and which requests join them.
+//! Validations: independence of slow fills, and which requests join them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -172,7 +172,7 @@ fn a_version_that_may_be_used_stale_stays_until_another_one_is_whole() {
 }
 
 #[test]
-fn a_client_gets_the_old_version_if_nothing_comes_of_the_new_one() {
+fn a_client_gets_the_old_version_if_the_new_one_fails() {
     let old = Object::new(b"hello".to_vec(), "old").with("Cache-Control: max-age=0");
     let count = AtomicUsize::new(0);
     let origin = Origin::new(move |request, sending| {

@@ -75,7 +75,7 @@ fn a_hole_is_never_filled_with_another_version() {
 }
 
 #[test]
-fn a_hole_is_never_filled_with_what_has_no_tag() {
+fn a_hole_is_never_filled_from_a_response_without_a_tag() {
     let (old, new) = versions();
     let (old_bytes, new_bytes) = (old.bytes.clone(), new.bytes.clone());
     let asked_before = AtomicUsize::new(0);
@@ -98,7 +98,7 @@ fn a_hole_is_never_filled_with_what_has_no_tag() {
 }
 
 #[test]
-fn a_hole_is_never_filled_with_what_has_another_weak_tag() {
+fn a_hole_is_never_filled_from_a_response_with_another_weak_tag() {
     // Both have the same date, which is strong enough for parts.
     let lines = "Last-Modified: Mon, 01 Jan 2024 00:00:00 GMT\n\
                  Date: Tue, 02 Jan 2024 00:00:00 GMT\nCache-Control: max-age=1000000000";
@@ -152,7 +152,7 @@ fn an_answer_that_names_no_version_costs_nothing_that_is_stored() {
         assert_eq!(failed.status, 502, "{lines}: {}", failed.head);
         assert!(failed.cache().contains("detail=origin-no-version"), "{}", failed.cache());
         node.range("/part", "0-99").assert_is(206, &bytes[..100]);
-        // It has become stale meanwhile, and who asks now gets what the origin sends.
+        // It has become stale meanwhile, and new requests get the origin's response.
         let page = node.get("/whole");
         page.assert_is(200, b"sorry");
         assert!(!page.cache().contains("stored"), "{}", page.cache());

@@ -1,4 +1,4 @@
-//! Answers that no origin should send: none of them gets into the cache.
+//! Invalid responses of origins: none of them is stored.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -148,7 +148,7 @@ fn heads_that_contradict_themselves_are_refused() {
 }
 
 #[test]
-fn chunks_that_are_none_are_no_end_of_a_body() {
+fn malformed_chunks_do_not_end_a_body() {
     let long = format!("5;{}\r\nhello\r\n0\r\n\r\n", "a".repeat(20_000));
     for body in [
         &long,
@@ -193,7 +193,7 @@ fn a_request_with_the_own_cdn_loop_id_gets_508() {
 }
 
 #[test]
-fn no_client_makes_the_next_cache_refuse_what_is_fetched_for_all() {
+fn no_client_makes_the_next_cache_refuse_a_shared_fetch() {
     let object = Object::new(noise(3 * MIB), "a");
     let origin = Origin::of(&object);
     let parent = Node::new(&origin.url(), &[]);
@@ -219,7 +219,7 @@ fn no_client_makes_the_next_cache_refuse_what_is_fetched_for_all() {
 }
 
 #[test]
-fn an_origin_that_says_nothing_is_given_up() {
+fn a_silent_origin_is_given_up() {
     let origin = Origin::new(|_, sending| {
         // Longer than the node waits.
         std::thread::sleep(std::time::Duration::from_secs(20));

@@ -44,7 +44,7 @@ fn objects_and_folders_come_by_splice() {
     assert!(fs::read(tree.join("b c/small%")).unwrap() == small);
     assert!(fs::read(tree.join("large")).unwrap() == large);
     assert_eq!(names(&tree), ["b c", "large", "x"]);
-    // All is here already.
+    // All files exist already.
     let receipt = store.run(here.path(), &args).succeeded().receipt();
     assert_eq!((&receipt["files"], &receipt["here"]), (&0.into(), &3.into()));
     let args = ["get", "-r", "s3://bucket", "-d", "all"];
@@ -54,7 +54,7 @@ fn objects_and_folders_come_by_splice() {
     let args = ["get", "s3://bucket/a%2Fx", "-o", "escaped"];
     store.run(here.path(), &args).succeeded();
     assert!(fs::read(here.path().join("escaped")).unwrap() == small);
-    // A folder that no key begins with is not there, and an object is none.
+    // A prefix without keys does not exist, and an object is no folder.
     let args = ["get", "-r", "s3://bucket/typo", "-d", "typo"];
     store.run(here.path(), &args).failed(1, &["no key with this prefix"]);
     assert!(!here.path().join("typo").exists());
@@ -184,7 +184,7 @@ fn another_version_is_not_mixed_in() {
 }
 
 #[test]
-fn a_store_that_lies_about_ranges_is_an_error() {
+fn a_store_that_sends_wrong_ranges_is_an_error() {
     let object = Object::new(noise(1000), "one");
     let origin = Origin::new(move |_, sending| {
         let head = "HTTP/1.1 206 Part\nETag: \"one\"\nContent-Range: bytes 5-9/1000";
@@ -197,7 +197,7 @@ fn a_store_that_lies_about_ranges_is_an_error() {
 }
 
 #[test]
-fn a_busy_store_is_tried_again() {
+fn requests_to_a_busy_store_are_retried() {
     let object = Object::new(noise(1000), "one");
     let count = Arc::new(AtomicU32::new(0));
     let origin = Origin::new(move |request, sending| match count.fetch_add(1, Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! Where keys are found, and that new ones are fetched when the old ones are refused.
+//! The sources of keys; new ones are fetched when the old ones are refused.
 
 use std::fs;
 use std::process::Command;
@@ -126,7 +126,7 @@ fn keys_come_from_services_and_are_fetched_anew_when_they_are_refused() {
 }
 
 #[test]
-fn keys_are_looked_for_once_and_not_for_each_object() {
+fn keys_are_looked_up_once_and_not_for_each_object() {
     let here = folder();
     let list: String = (0..8).map(|number| format!("s3://bucket/x{number}\n")).collect();
     fs::write(here.path().join("list"), list).unwrap();
@@ -211,7 +211,7 @@ fn keys_are_renewed_before_a_request_is_refused_and_are_never_printed() {
     command.env("AWS_ENDPOINT_URL_S3", store.url());
     let node = crate::s3::serve::node(from_service(command), folder());
     node.get("/x").assert_is(200, &noise(1000));
-    // The first question is whether the bucket is there.
+    // The first request checks that the bucket exists.
     assert_eq!((store.requests().len(), count.load(Ordering::Relaxed)), (3, 2));
     let said = format!("{said}{}", node.server.end().stderr);
     for secret in ["a-secret", "a-session", "a-token"] {

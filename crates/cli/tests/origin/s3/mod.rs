@@ -1,4 +1,4 @@
-//! Object stores: versitygw where it is installed, and one of our own that follows a script.
+//! Object stores: versitygw if it is installed, and a scripted one.
 
 mod doctor;
 mod folders;

@@ -55,9 +55,9 @@ fn files_go_by_sendfile_in_parts_if_they_are_large() {
     );
 }
 
-/// A small object has no upload that the store could be asked for.
+/// A small object has no multipart upload that could be queried.
 #[test]
-fn an_object_whose_answer_was_lost_is_known_by_its_tag() {
+fn an_object_whose_response_was_lost_is_recognized_by_its_tag() {
     // The MD5 digests of what is sent, and of something else.
     for (tag, is_ours) in
         [("5D41402ABC4B2A76B9719D911017C592", true), ("7d793037a0760186574b0282f2f435e7", false)]
@@ -213,7 +213,7 @@ fn an_upload_that_was_killed_is_resumed_by_its_parts() {
     gate.open();
     let finished = Running::start(command(&origin.url(), here.path(), &args)).finish();
     let receipt = finished.succeeded().receipt();
-    // The part that was on its way may have arrived.
+    // The part in flight may have arrived.
     let number = |name: &str| receipt[name].as_u64().unwrap();
     assert!(number("resumed_at") >= 16 << 20);
     assert_eq!(number("resumed_at") + number("bytes"), 40 << 20);
@@ -227,7 +227,7 @@ fn an_upload_that_was_killed_is_resumed_by_its_parts() {
     assert_eq!(taken.begun.load(Ordering::Relaxed), 2);
 }
 
-/// Two stores can have buckets of one name.
+/// Two stores can have buckets of the same name.
 #[test]
 fn an_upload_to_another_store_leaves_an_unfinished_one_alone() {
     let (taken, gate) = (Taken::default(), Gate::default());
@@ -486,7 +486,7 @@ fn put_together(status: &'static str, is_lost: bool, tag: &'static str, more: &[
 }
 
 #[test]
-fn the_own_object_is_known_after_a_lost_answer() {
+fn the_own_object_is_recognized_after_a_lost_response() {
     for (status, more) in [("404 No", &[][..]), ("412 No", &["-n"])] {
         let receipt = put_together(status, true, WHOLE_TAG, more).succeeded().receipt();
         assert_ne!(receipt["was_there"], true, "{status}");

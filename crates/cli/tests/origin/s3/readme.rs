@@ -35,7 +35,7 @@ fn page(node: &Node, path: &str, lines: &[&str]) -> String {
     String::from_utf8(reply.body).unwrap()
 }
 
-/// The objects that the store was asked for.
+/// The objects that were requested from the store.
 fn requests(store: &Origin) -> Vec<String> {
     let requests =
         store.requests().into_iter().filter(|request| !request.path.contains("list-type=2"));
@@ -79,8 +79,8 @@ fn no_readme_is_requested_where_none_is_shown() {
 }
 
 #[test]
-fn a_readme_that_cannot_be_had_is_left_out() {
-    // It is longer by now, gone, without an end, or late.
+fn a_readme_that_cannot_be_fetched_is_left_out() {
+    // The README is longer by now, gone, without an end, or late.
     let gate = Gate::default();
     let held = gate.clone();
     let is_short = Arc::new(AtomicBool::new(false));

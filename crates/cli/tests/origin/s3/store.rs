@@ -22,7 +22,7 @@ fn versitygw() -> Option<PathBuf> {
     // The test's own path is `target/PROFILE/deps/NAME`.
     let own = std::env::current_exe().unwrap();
     let path = own.ancestors().nth(3).unwrap().join("peers/versitygw");
-    // It takes a minute to build, and a compiler that Debian does not have.
+    // Building it takes a minute, and a compiler that Debian does not have.
     has_rare(path.to_str().unwrap()).then_some(path)
 }
 
@@ -64,7 +64,7 @@ impl Store {
     }
 }
 
-/// A command with the keys and the URL of a store, and nothing else of the environment's.
+/// A command with the keys and the URL of a store, and nothing else in its environment.
 pub fn command(url: &str, at: &Path, args: &[&str]) -> Command {
     let mut command = bare(at, args);
     command.env("AWS_ACCESS_KEY_ID", ID).env("AWS_SECRET_ACCESS_KEY", SECRET);

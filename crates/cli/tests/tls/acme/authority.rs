@@ -1,4 +1,4 @@
-//! An authority for one test: pebble, with names that all lead to this machine.
+//! A certificate authority for one test: pebble, with names that all resolve to this machine.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -13,7 +13,7 @@ use underpass_testkit::tls::certificate;
 
 use crate::rig::{folder, has, is_installed, skip, until};
 
-/// An authority that can be started and stopped.
+/// A certificate authority that can be started and stopped.
 pub struct Authority {
     folder: TempDir,
     program: PathBuf,
@@ -83,7 +83,7 @@ impl Authority {
         fs::write(self.at("config.json"), config.to_string()).unwrap();
     }
 
-    /// Starts it, with nothing of an earlier life.
+    /// Starts it without earlier state.
     pub fn start(&mut self) {
         let mut child = Command::new(&self.program)
             .args(["-dnsserver", &self.dns, "-config"])
@@ -115,7 +115,7 @@ impl Authority {
 
     pub fn stop(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // It has nothing to lose.
+            // Killing it loses nothing.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -132,7 +132,7 @@ impl Authority {
         self.at("root.pem")
     }
 
-    /// The options by which a server asks it.
+    /// The options by which a server uses it.
     pub fn options(&self) -> Vec<String> {
         let ca = self.at("cert.pem");
         [

@@ -33,7 +33,7 @@ fn a_certificate_is_ordered_by_a_handshake_and_survives_a_restart() {
         let left = end.parse::<u64>().unwrap() - now;
         assert!((u64::from(MONTH) - 300..=u64::from(MONTH)).contains(&left), "{left}");
     }
-    // The first one is for clients that ask for another name, and they do not believe it.
+    // The first certificate is sent to clients that request another name, which reject it.
     let other = site.get(&authority, "c.example", "/file");
     assert_eq!(other.code(), Some(60), "{}", other.stderr);
     assert_eq!(authority.issued(), 2);
@@ -133,7 +133,7 @@ fn certificates_are_renewed_under_load_without_a_lost_connection() {
 fn two_processes_share_a_folder_and_one_of_them_orders() {
     let Some(authority) = Authority::new(MONTH) else { return };
     let mut site = Site::new(&authority);
-    // The authority looks at the first alone, so the other one could not order any.
+    // The authority contacts only the first one, so the other could not order any.
     let first = site.start(&["--acme", "a.example"]);
     let other = free_port();
     let second = site.start_at(other, &["--acme", "a.example"]);

@@ -1,4 +1,4 @@
-//! Certificates from an authority: pebble issues them, and curl checks them.
+//! Certificates from a certificate authority: pebble issues them, and curl verifies them.
 
 mod authority;
 mod life;

@@ -1,4 +1,4 @@
-//! A server that gets its certificates from an authority.
+//! A server that gets its certificates from a certificate authority.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -82,7 +82,7 @@ impl Server {
         fs::read_to_string(&self.log).unwrap()
     }
 
-    /// Waits until it has said this.
+    /// Waits until it has printed this message.
     #[track_caller]
     pub fn says(&self, words: &str) {
         let deadline = Instant::now() + Duration::from_secs(60);

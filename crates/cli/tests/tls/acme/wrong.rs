@@ -1,4 +1,4 @@
-//! Failures of ACME: the authority is away, it refuses, the folder cannot be written to.
+//! Failures of ACME: the certificate authority is down or refuses, the folder is not writable.
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, symlink};
@@ -12,7 +12,7 @@ use underpass_testkit::free_port;
 const MONTH: u32 = 30 * 24 * 60 * 60;
 
 #[test]
-fn a_server_starts_without_its_authority_and_asks_again() {
+fn a_server_starts_without_its_authority_and_retries() {
     let Some(mut authority) = Authority::prepared(MONTH) else { return };
     let site = Site::new(&authority);
     let server = site.start(&["--acme", "a.example"]);

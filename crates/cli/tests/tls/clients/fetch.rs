@@ -55,7 +55,7 @@ fn nginx_gives_files_and_folders_in_either_version() {
     }
 }
 
-/// The receipt says who encrypted, and its count of copied bytes agrees with that.
+/// The receipt says where TLS was processed, and its count of copied bytes agrees.
 fn assert_where(receipt: &serde_json::Value, copied: u64) {
     match receipt["tls"]["where"].as_str().unwrap() {
         "kernel" => {
@@ -156,7 +156,7 @@ fn our_own_server_gives_a_folder_as_an_archive() {
 }
 
 #[test]
-fn a_proxy_from_the_environment_leads_there_and_reads_nothing() {
+fn a_proxy_from_the_environment_is_used_and_reads_nothing() {
     let (served, home) = (folder(), folder());
     noise_file(served.path(), "file", 100_000);
     let authority = Authority::new();
@@ -193,8 +193,8 @@ fn a_proxy_from_the_environment_leads_there_and_reads_nothing() {
         .failed(2, &["$https_proxy", "over http"]);
 }
 
-/// A proxy that lets those through whom it knows, all to the same server; its address, and what it
-/// was asked.
+/// A proxy that accepts known users and connects all to the same server; its address, and the
+/// requests to it.
 fn proxy(to: String) -> (String, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (address, heads) = (listener.local_addr().unwrap().to_string(), Arc::default());
@@ -220,7 +220,7 @@ fn proxy(to: String) -> (String, Arc<Mutex<Vec<String>>>) {
     (address, heads)
 }
 
-/// Passes on what both say.
+/// Relays bytes in both directions.
 fn relay(client: TcpStream, server: TcpStream) {
     let ends = [(client.try_clone().unwrap(), server.try_clone().unwrap()), (server, client)];
     for (mut from, mut to) in ends {

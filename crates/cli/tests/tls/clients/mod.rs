@@ -1,4 +1,4 @@
-//! `get`, `put`, `send` and `recv` over TLS, with the programs that people have at the other end.
+//! `get`, `put`, `send` and `recv` over TLS, with common programs as peers.
 
 mod fetch;
 mod send;

@@ -1,4 +1,4 @@
-//! An authority of the test's own, and servers with its certificates.
+//! A test certificate authority, and servers with its certificates.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use underpass_testkit::tls::certificate;
 
 use crate::rig::{Finished, Running, folder, has, nginx, underpass};
 
-/// An authority and what it has signed.
+/// A certificate authority and its certificates.
 pub struct Authority {
     pub folder: TempDir,
     issuer: Issuer<'static, KeyPair>,
@@ -111,7 +111,7 @@ impl Drop for Nginx {
     }
 }
 
-/// The program at home in a folder, with nothing in its environment that leads elsewhere.
+/// The program with a folder as its home, and nothing else in its environment.
 pub fn at_home(home: &Path, args: &[&str]) -> Command {
     let mut command = underpass();
     command.args(args).current_dir(home).env("HOME", home);

@@ -35,7 +35,7 @@ fn connects(args: &[&str], paths: [&Path; 2]) -> Finished {
 }
 
 #[test]
-fn either_side_may_listen_and_both_know_whom_they_have() {
+fn either_side_may_listen_and_the_other_verifies_its_pin() {
     let folder = folder();
     let source = noise_file(folder.path(), "source", LEN);
     let target = folder.path().join("target");
@@ -79,7 +79,7 @@ fn an_unpinned_receiver_gets_no_bytes() {
 }
 
 #[test]
-fn a_cut_stream_is_no_end() {
+fn a_truncated_stream_is_an_error() {
     let folder = folder();
     let source = noise_file(folder.path(), "source", LEN);
     let target = folder.path().join("target");

@@ -488,7 +488,7 @@ fn a_mount_that_stops_while_its_folder_is_archived_stops_no_worker() {
 }
 
 #[test]
-fn files_without_a_count_of_names_are_served() {
+fn files_without_a_link_count_are_served() {
     let Some(fuse) = Fuse::with(r#"{"links": 0}"#) else { return };
     for len in [10, 10_000, 300_000] {
         fs::write(fuse.store().join(len.to_string()), noise(len)).unwrap();
