@@ -320,33 +320,38 @@ impl<'a> SlowResponse<'a> {
     }
 
     /// Sends a chain to its end; returns whether that succeeded.
-    async fn send_chain(&mut self, mut chain: Chain<Arc<OwnedFd>>, confirm: Confirm) -> bool {
+    async fn send_chain(&mut self, chain: Chain<Arc<OwnedFd>>, confirm: Confirm) -> bool {
+        let has_files = || chain.segments().iter().any(|it| matches!(it, Segment::Source(_)));
+        if self.integrity == Integrity::Snapshot && has_files() {
+            self.send_clones(chain, confirm).await
+        } else {
+            self.send_prepared(chain, confirm).await
+        }
+    }
+
+    /// Sends a chain with clones of its files, which helpers make and close: both wait for the disk,
+    /// for each fragment of a file.
+    async fn send_clones(&mut self, mut chain: Chain<Arc<OwnedFd>>, confirm: Confirm) -> bool {
         let helpers = &self.link.worker.helpers;
         let client = self.link.peer.client_net();
-        let mut snapshots = Vec::new();
-        let has_files = chain.segments().iter().any(|it| matches!(it, Segment::Source(_)));
-        if has_files && self.integrity == Integrity::Snapshot {
-            // A clone waits for the disk, and for each fragment of a file.
-            let make = move || (chain.make_snapshots(), chain);
-            match self.while_connected(helpers.run(client, make)).await {
-                Some(Ok(made)) => (snapshots, chain) = made,
-                // The helper has panicked.
-                Some(Err(_)) => {
-                    self.fail(SendFailure::Left);
-                    return false;
-                }
-                None => return false,
+        let make = move || (chain.make_snapshots(), chain);
+        let (snapshots, chain) = match self.while_connected(helpers.run(client, make)).await {
+            Some(Ok(made)) => made,
+            // The helper has panicked.
+            Some(Err(_)) => {
+                self.fail(SendFailure::Left);
+                return false;
             }
-        }
+            None => return false,
+        };
         let is_sent = self.send_prepared(chain, confirm).await;
         if !snapshots.is_empty() {
-            // So may the end of one.
             let _ = helpers.run(client, move || drop(snapshots)).await;
         }
         is_sent
     }
 
-    /// Sends a chain whose clones were made, if there are any.
+    /// Sends a chain whose clones were made, if it needs any.
     async fn send_prepared(&mut self, chain: Chain<Arc<OwnedFd>>, confirm: Confirm) -> bool {
         let residency = Residency::new(&chain);
         if self.link.worker.shared.settings.drops_behind {

@@ -88,7 +88,7 @@ impl<'a> PartialUpload<'a> {
         }
         let uploads = &self.site.shared.uploads;
         uploads.synced.record(&complete, 0);
-        // Its note was removed. It may begin with a copy of the file that it is to replace.
+        // Its record was removed. The part may begin with a copy of the file that it is to replace.
         let version = target.part_version(complete.metadata()?.len());
         uploads.versions.record(&complete, PartVersion { is_copied: true, ..version });
         let [from, to] = [&self.complete, &self.name].map(|name| OsStr::from_bytes(name));
