@@ -1,7 +1,7 @@
 //! Has a cache node fetch files, piece by piece.
 
 pub mod manifest;
-mod pace;
+mod rate_limit;
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use crate::backoff::{Backoff, sleep};
 use crate::error::ClientError;
 use crate::http::{HttpClient, Request};
 use manifest::ManifestEntry;
-use pace::Pace;
+use rate_limit::FillRateLimit;
 
 /// The reason why the node does not have a file yet.
 #[derive(Debug, thiserror::Error)]
@@ -94,7 +94,7 @@ pub struct Filler<'c> {
     observer: &'c dyn FillObserver,
     retries: u32,
     step: u64,
-    pace: Option<Pace>,
+    rate_limit: Option<FillRateLimit>,
     /// Whether the node has ever answered: if not, it is more likely misspelled than busy.
     has_answered: bool,
     fetched: u64,
@@ -129,9 +129,19 @@ impl<'c> Filler<'c> {
         let mut url = node.clone();
         url.set_path(&format!("{}/.underpass/fill", node.path().trim_end_matches('/')));
         let step = rate.map_or(MAX_STEP, |rate| rate.clamp(MIN_STEP, MAX_STEP));
-        let pace = rate.map(|rate| Pace::new(rate, Instant::now()));
+        let rate_limit = rate.map(|rate| FillRateLimit::new(rate, Instant::now()));
         let has_answered = false;
-        Self { client, url, observer, retries, step, pace, has_answered, fetched: 0, taken: 0 }
+        Self {
+            client,
+            url,
+            observer,
+            retries,
+            step,
+            rate_limit,
+            has_answered,
+            fetched: 0,
+            taken: 0,
+        }
     }
 
     /// Returns the number of bytes that the node had to fetch.
@@ -152,8 +162,8 @@ impl<'c> Filler<'c> {
             let begun = Instant::now();
             let piece = self.piece(wanted, at, at + self.step)?;
             self.fetched += piece.fetched;
-            if let Some(pace) = &mut self.pace {
-                pace.add(piece.fetched, begun);
+            if let Some(limit) = &mut self.rate_limit {
+                limit.add(piece.fetched, begun);
             }
             if at > 0 && piece.version != version {
                 // The earlier pieces belong to a version that is gone.
@@ -183,7 +193,7 @@ impl<'c> Filler<'c> {
         if !self.observer.wait() {
             return Err(FillError::Cancelled);
         }
-        let wait = self.pace.as_ref().map(|pace| pace.wait(Instant::now()));
+        let wait = self.rate_limit.as_ref().map(|limit| limit.wait(Instant::now()));
         self.sleep(wait.unwrap_or_default())
     }
 

@@ -2,14 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-/// A rate in bytes per second. It makes up for at most [`CREDIT`] of lost time.
-pub(super) struct Pace {
+/// A rate limit in bytes per second. Unlike that of downloads, it counts the time that a piece took,
+/// and makes up for at most [`CREDIT`] of lost time.
+pub(super) struct FillRateLimit {
     rate: u64,
     /// The earliest time at which all bytes so far may have been fetched.
     due: Instant,
 }
 
-impl Pace {
+impl FillRateLimit {
     /// Starts at `now` with a rate in bytes per second.
     pub(super) fn new(rate: u64, now: Instant) -> Self {
         Self { rate, due: now }
@@ -37,20 +38,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_pace_catches_up_by_one_second_at_most() {
+    fn the_rate_catches_up_by_one_second_at_most() {
         let second = Duration::from_secs(1);
         let begun = Instant::now();
-        let mut pace = Pace::new(100, begun);
-        assert_eq!(pace.wait(begun), Duration::ZERO);
-        pace.add(300, begun);
-        assert_eq!(pace.wait(begun + second), 2 * second);
+        let mut limit = FillRateLimit::new(100, begun);
+        assert_eq!(limit.wait(begun), Duration::ZERO);
+        limit.add(300, begun);
+        assert_eq!(limit.wait(begun + second), 2 * second);
         // A piece that took long enough needs no further wait.
-        assert_eq!(pace.wait(begun + 3 * second), Duration::ZERO);
+        assert_eq!(limit.wait(begun + 3 * second), Duration::ZERO);
         // The origin has stalled for an hour since.
         let later = begun + 3600 * second;
-        pace.add(100, later);
-        assert_eq!(pace.wait(later), Duration::ZERO);
-        pace.add(100, later);
-        assert_eq!(pace.wait(later), second);
+        limit.add(100, later);
+        assert_eq!(limit.wait(later), Duration::ZERO);
+        limit.add(100, later);
+        assert_eq!(limit.wait(later), second);
     }
 }
