@@ -15,9 +15,9 @@ use std::time::Instant;
 
 use rustix::fs::{FallocateFlags, fallocate};
 pub(crate) use state::ReadStep;
-use state::{NAMELESS_TIME, NO_RANGES_TIME, VersionState};
+use state::{NO_RANGES_TIME, UNVALIDATED_TIME, VersionState};
 use underpass_client::Response;
-use underpass_client::download::interpret::{StrongValidator, names_no_version};
+use underpass_client::download::interpret::{StrongValidator, lacks_validator};
 use underpass_client::journal::{Journal, OpenPiece};
 use underpass_engine::wait::lock;
 
@@ -86,16 +86,17 @@ impl ObjectVersion {
         self.validator.is_some() && self.len().is_some()
     }
 
-    /// Returns whether a response is something whole without a version, which does not prove that
-    /// there is another one. If that remains so for a while, it is what the origin has now.
-    pub(crate) fn is_unanswered_by(&self, response: &Response) -> bool {
+    /// Returns whether the version is kept despite this response: a 200 without a validator does not
+    /// prove that the file has changed. If there is nothing else for [`UNVALIDATED_TIME`] from the
+    /// first such response, it is what the origin has now.
+    pub(crate) fn is_kept_despite(&self, response: &Response) -> bool {
         let head = self.head();
-        let has_name = ["etag", "last-modified"].iter().any(|name| head.field(name).is_some());
-        if !has_name || !names_no_version(response) {
+        let has_validator = ["etag", "last-modified"].iter().any(|name| head.field(name).is_some());
+        if !has_validator || !lacks_validator(response) {
             return false;
         }
         let mut state = lock(&self.state);
-        state.nameless_since.get_or_insert_with(Instant::now).elapsed() < NAMELESS_TIME
+        state.unvalidated_since.get_or_insert_with(Instant::now).elapsed() < UNVALIDATED_TIME
     }
 
     /// Returns the metadata of the object.
@@ -278,7 +279,7 @@ impl ObjectVersion {
             }
             let new = state.present.missing_in(&range);
             state.present.add(range);
-            state.nameless_since = None;
+            state.unvalidated_since = None;
             (new, state.take_wakers())
         };
         self.is_dirty.store(true, Ordering::Relaxed);
@@ -314,7 +315,7 @@ impl ObjectVersion {
 
     /// Changes the metadata of the object in memory.
     pub(crate) fn change_head(&self, change: impl FnOnce(&mut StoredHead)) {
-        lock(&self.state).nameless_since = None;
+        lock(&self.state).unvalidated_since = None;
         change(Arc::make_mut(&mut lock(&self.head)));
     }
 

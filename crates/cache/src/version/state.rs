@@ -28,8 +28,8 @@ pub(super) struct VersionState {
     has_validator: bool,
     /// If the origin ignores or refuses ranges, the time from which a range is requested again.
     pub(super) no_ranges_until: Option<Instant>,
-    /// The time since which all responses have been wholes without a version.
-    pub(super) nameless_since: Option<Instant>,
+    /// The time since which all responses were 200s without a validator.
+    pub(super) unvalidated_since: Option<Instant>,
     /// Whether none of it is stored.
     pub(super) is_relayed: bool,
     /// The end of the last requested range, and how much was fetched beyond it.
@@ -297,8 +297,8 @@ impl ActiveReader {
 /// The time after which ranges are requested from an origin again.
 pub(super) const NO_RANGES_TIME: Duration = Duration::from_secs(60);
 
-/// How long a version stays while the origin sends wholes without a version.
-pub(super) const NAMELESS_TIME: Duration = Duration::from_secs(60);
+/// How long a version is kept while the origin only sends 200s without a validator.
+pub(super) const UNVALIDATED_TIME: Duration = Duration::from_secs(60);
 
 /// Fills start and end at multiples of this, unless a hole is smaller.
 const FILL_ALIGNMENT: u64 = 1 << 20;

@@ -310,10 +310,10 @@ pub(super) fn ignores_range(request: &FileRequest, response: &Response) -> bool 
         && request.version.as_ref().is_none_or(is_version)
 }
 
-/// Returns whether a response is something whole without a version, such as an error page that a
-/// proxy sends as a success. It does not prove that the file has changed.
+/// Returns whether a 200 has no validator, as an error page that a proxy sends as a success. It does
+/// not prove that the file has changed.
 #[must_use]
-pub fn names_no_version(response: &Response) -> bool {
+pub fn lacks_validator(response: &Response) -> bool {
     let fields = &response.fields;
     response.status == 200 && fields.get("etag").is_none() && fields.get("last-modified").is_none()
 }

@@ -19,7 +19,7 @@ use super::check::{check_range, of_content};
 use super::error::{DownloadError, Result};
 use super::interpret::{
     FileRequest, Interpretation, StrongValidator, ignores_range, interpret_response,
-    names_no_version,
+    lacks_validator,
 };
 use super::options::{DownloadEvent, Gauge};
 use super::partial_file::{Journal, require_digest};
@@ -224,7 +224,7 @@ impl<'c> Workers<'c> {
                 Ok(OpenSegment { answer, range: 0..total })
             }
             Interpretation::Refused => Err(answer.connection.refusal(&answer.response).into()),
-            Interpretation::Changed if names_no_version(&answer.response) => {
+            Interpretation::Changed if lacks_validator(&answer.response) => {
                 Err(DownloadError::NoVersion)
             }
             Interpretation::Changed if ignores_range(&request, &answer.response) => {

@@ -72,7 +72,7 @@ impl Fill {
                     self.discard(&mut received.answer.connection, self.rest.start)?;
                     return Ok(received);
                 }
-                if self.version.is_unanswered_by(response) {
+                if self.version.is_kept_despite(response) {
                     return Err(CacheErrorKind::NoVersion.into());
                 }
                 Err(self.changed())

@@ -166,7 +166,7 @@ impl Fetch<'_> {
     /// Returns whether a response does not prove that the stored version is outdated: only the
     /// client that requested it gets it.
     fn is_stray(&self, response: &Response) -> bool {
-        self.object().current().is_some_and(|current| current.is_unanswered_by(response))
+        self.object().current().is_some_and(|current| current.is_kept_despite(response))
     }
 
     /// Fetches an object that is not stored.

@@ -16,7 +16,7 @@ use crate::download::check::{check, offered, stored, wanted};
 use crate::download::error::{DownloadError, Result};
 use crate::download::interpret::{
     FileRequest, Interpretation, StrongValidator, has_ranges, ignores_range, interpret_response,
-    lacks_total, may_be_about_range, modified, names_no_version, resource,
+    lacks_total, lacks_validator, may_be_about_range, modified, resource,
 };
 use crate::download::options::{DownloadEvent, IfExists, Target};
 use crate::download::partial_file::{JournalSubject, PartialFile, require_digest};
@@ -228,7 +228,7 @@ impl<'j, 'a> Download<'j, 'a> {
 
     /// Returns the error for a response of another version than the existing part.
     fn changed(&self, request: &FileRequest, response: &Response) -> DownloadError {
-        if self.here() > 0 && names_no_version(response) {
+        if self.here() > 0 && lacks_validator(response) {
             DownloadError::NoVersion
         } else if ignores_range(request, response) {
             DownloadError::NoRanges
