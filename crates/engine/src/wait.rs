@@ -90,11 +90,11 @@ impl<'a> Limits<'a> {
     }
 }
 
-/// Measures whether a peer moves enough while it is waited for: a byte now and then would keep the
-/// caller for as long as the peer likes.
+/// Detects a peer that moves too few bytes while the caller waits for it. Without a minimum, a byte
+/// now and then would keep the caller waiting forever.
 ///
-/// Only time in which the peer is waited for counts, not that in which this side is busy, or holds
-/// it back.
+/// Only time spent waiting for the peer counts, not time in which this side is busy or holds the
+/// peer back.
 #[derive(Clone, Copy, Debug)]
 pub struct StallDetector {
     timeout: Option<Duration>,
@@ -194,8 +194,8 @@ impl From<WaitError> for std::io::Error {
     }
 }
 
-/// The bytes per second that a peer has to move on average over a timeout. No link that anyone uses is
-/// so slow, not even shared by many connections.
+/// The bytes per second that a peer has to move on average over a timeout. Even a modem link shared by
+/// dozens of connections is faster.
 pub const MIN_RATE: u64 = 10;
 
 /// The number of counts of progress before a peer counts as stalled.

@@ -12,7 +12,7 @@ pub(in super::super) enum OptionsError {
     #[error("--acme takes effect only after a restart of the server")]
     AcmeLater,
     #[error(
-        "no public authority certifies this name: use --tls self, or an authority of your own with --acme-directory"
+        "no public authority certifies this name: use --tls self, or your own authority with --acme-directory"
     )]
     AcmePrivate,
     #[error("other options of the cache in {} take effect only after a restart of the server", .0.display())]
