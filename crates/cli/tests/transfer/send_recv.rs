@@ -314,7 +314,9 @@ fn a_peer_that_drips_is_given_up_after_the_timeout() {
             std::thread::sleep(Duration::from_millis(250));
         }
     });
-    receiver.finish().failed(1, &["too little progress in 1s"]);
+    receiver
+        .finish()
+        .failed(1, &["too little progress in 1s", "set a longer limit with --timeout"]);
     assert!(!target.exists());
     drip.join().unwrap();
 }

@@ -135,6 +135,7 @@ impl Hinted for UploadError {
             Self::Client(
                 error @ (ClientError::Network { .. }
                 | ClientError::Proxy { .. }
+                | ClientError::Stalled
                 | ClientError::Tls { .. }),
             ) => return error.hint(),
             _ => {}

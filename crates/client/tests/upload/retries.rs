@@ -5,6 +5,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use underpass_client::{HttpClient, Request};
+use underpass_engine::hint::Hinted;
 
 use super::rig::{Conn, Sample, Scripted, field, noise, put, script};
 
@@ -76,6 +77,7 @@ fn a_server_that_reads_too_slowly_is_given_up() {
     });
     let failed = outcome.failed();
     assert!(failed.error.to_string().contains("too little progress"), "{failed}");
+    assert_eq!(failed.hint().unwrap().to_string(), "set a longer limit with --timeout");
 }
 
 #[test]
@@ -191,7 +193,9 @@ fn a_server_that_takes_nothing_is_given_up() {
         options.timeout = Duration::from_millis(300);
         options.retries = 0;
     });
-    assert!(outcome.failed().error.to_string().contains("too little progress"));
+    let failed = outcome.failed();
+    assert!(failed.error.to_string().contains("too little progress"), "{failed}");
+    assert_eq!(failed.hint().unwrap().to_string(), "set a longer limit with --timeout");
 }
 
 #[test]

@@ -179,6 +179,7 @@ impl Hinted for Error {
                 "try again when no program writes to it, or use --integrity fast"
             }
             Self::SourceEnded { .. } => "the source was truncated, or the sender stopped",
+            Self::Stalled { .. } => "set a longer limit with --timeout",
             Self::Io { source, .. } => match Errno::from_io_error(source)? {
                 Errno::NOSPC | Errno::DQUOT | Errno::ROFS => return Action::Writing.hint(source),
                 Errno::CONNABORTED => "the connection was cut: it ended without close_notify",
