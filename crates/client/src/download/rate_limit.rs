@@ -15,6 +15,8 @@ use crate::backoff::sleep;
 #[derive(Debug)]
 pub struct RateLimit {
     rate: Option<u64>,
+    /// The maximum idle time that is made up for.
+    max_saved: Duration,
     /// The time at which the bytes so far would have arrived at the limit's rate.
     paid: Mutex<Option<Instant>>,
 }
@@ -23,7 +25,12 @@ impl RateLimit {
     /// Creates a limit in bytes per second; `None` for no limit.
     #[must_use]
     pub fn new(rate: Option<u64>) -> Self {
-        Self { rate, paid: Mutex::new(None) }
+        Self::with_max_saved(rate, MAX_SAVED)
+    }
+
+    /// Creates a limit that makes up for this much idle time at most.
+    pub(crate) fn with_max_saved(rate: Option<u64>, max_saved: Duration) -> Self {
+        Self { rate, max_saved, paid: Mutex::new(None) }
     }
 
     /// Returns the bytes of a sixteenth of a second, within limits, if there is a rate limit.
@@ -46,24 +53,26 @@ impl RateLimit {
 
     /// Accounts for received bytes, and sleeps until the limit allows them.
     pub(crate) fn spend(&self, bytes: u64, cancel: &[&AtomicBool]) {
-        let Some(rate) = self.rate else { return };
         let now = Instant::now();
-        let until = {
-            let mut paid = lock(&self.paid);
-            // Unused time is only made up for within [`MAX_SAVED`].
-            let from = paid.map_or(now, |paid| paid.max(now.checked_sub(MAX_SAVED).unwrap_or(now)));
-            let cost = Duration::try_from_secs_f64(bytes as f64 / rate as f64);
-            *paid.insert(from + cost.unwrap_or(Duration::MAX / 4).min(MAX_COST))
-        };
-        sleep(until.saturating_duration_since(now), cancel);
+        sleep(self.charge(bytes, now).saturating_duration_since(now), cancel);
+    }
+
+    /// Accounts for bytes that began to arrive at `since`, and returns when the limit allows them.
+    pub(crate) fn charge(&self, bytes: u64, since: Instant) -> Instant {
+        let Some(rate) = self.rate else { return since };
+        let mut paid = lock(&self.paid);
+        let earliest = since.checked_sub(self.max_saved).unwrap_or(since);
+        let from = paid.map_or(since, |paid| paid.max(earliest));
+        let cost = Duration::try_from_secs_f64(bytes as f64 / rate as f64);
+        *paid.insert(from + cost.map_or(MAX_COST, |cost| cost.min(MAX_COST)))
     }
 }
 
-/// The maximum idle time that is made up for.
+/// The idle time that downloads make up for at most.
 const MAX_SAVED: Duration = Duration::from_millis(200);
 
 /// The maximum time that one call may cost, to bound the arithmetic.
-const MAX_COST: Duration = Duration::from_secs(24 * 60 * 60);
+const MAX_COST: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 #[cfg(test)]
 mod tests {
@@ -82,5 +91,17 @@ mod tests {
         let rate_limit = RateLimit::new(None);
         rate_limit.spend(u64::MAX, &[]);
         assert_eq!(rate_limit.burst(), None);
+    }
+
+    #[test]
+    fn idle_time_is_made_up_for_within_a_bound() {
+        let second = Duration::from_secs(1);
+        let begun = Instant::now();
+        let limit = RateLimit::with_max_saved(Some(100), second);
+        assert_eq!(limit.charge(300, begun), begun + 3 * second);
+        // A stall of an hour.
+        let later = begun + 3_600 * second;
+        assert_eq!([100, 100].map(|bytes| limit.charge(bytes, later)), [later, later + second]);
+        assert_eq!(limit.charge(u64::MAX, later), later + second + MAX_COST);
     }
 }

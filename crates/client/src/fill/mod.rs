@@ -1,7 +1,6 @@
 //! Has a cache node fetch files, piece by piece.
 
 pub mod manifest;
-mod rate_limit;
 
 use std::time::{Duration, Instant};
 
@@ -10,10 +9,10 @@ use underpass_engine::hint::{Hint, Hinted};
 use url::Url;
 
 use crate::backoff::{Backoff, sleep};
+use crate::download::RateLimit;
 use crate::error::ClientError;
 use crate::http::{HttpClient, Request};
 use manifest::ManifestEntry;
-use rate_limit::FillRateLimit;
 
 /// The reason why the node does not have a file yet.
 #[derive(Debug, thiserror::Error)]
@@ -94,7 +93,9 @@ pub struct Filler<'c> {
     observer: &'c dyn FillObserver,
     retries: u32,
     step: u64,
-    rate_limit: Option<FillRateLimit>,
+    rate_limit: RateLimit,
+    /// When the rate limit allows the next piece.
+    due: Instant,
     /// Whether the node has ever answered: if not, it is more likely misspelled than busy.
     has_answered: bool,
     fetched: u64,
@@ -129,16 +130,15 @@ impl<'c> Filler<'c> {
         let mut url = node.clone();
         url.set_path(&format!("{}/.underpass/fill", node.path().trim_end_matches('/')));
         let step = rate.map_or(MAX_STEP, |rate| rate.clamp(MIN_STEP, MAX_STEP));
-        let rate_limit = rate.map(|rate| FillRateLimit::new(rate, Instant::now()));
-        let has_answered = false;
         Self {
             client,
             url,
             observer,
             retries,
             step,
-            rate_limit,
-            has_answered,
+            rate_limit: RateLimit::with_max_saved(rate, MAX_SAVED),
+            due: Instant::now(),
+            has_answered: false,
             fetched: 0,
             taken: 0,
         }
@@ -161,10 +161,8 @@ impl<'c> Filler<'c> {
             self.wait()?;
             let begun = Instant::now();
             let piece = self.piece(wanted, at, at + self.step)?;
-            self.fetched += piece.fetched;
-            if let Some(limit) = &mut self.rate_limit {
-                limit.add(piece.fetched, begun);
-            }
+            self.fetched = self.fetched.saturating_add(piece.fetched);
+            self.due = self.rate_limit.charge(piece.fetched, begun);
             if at > 0 && piece.version != version {
                 // The earlier pieces belong to a version that is gone.
                 if restarts == MAX_RESTARTS {
@@ -193,12 +191,8 @@ impl<'c> Filler<'c> {
         if !self.observer.wait() {
             return Err(FillError::Cancelled);
         }
-        let wait = self.rate_limit.as_ref().map(|limit| limit.wait(Instant::now()));
-        self.sleep(wait.unwrap_or_default())
-    }
-
-    fn sleep(&self, time: Duration) -> Result<(), FillError> {
-        if sleep(time, self.client.cancel.as_slice()) { Ok(()) } else { Err(FillError::Cancelled) }
+        let wait = self.due.saturating_duration_since(Instant::now());
+        if sleep(wait, self.client.cancel.as_slice()) { Ok(()) } else { Err(FillError::Cancelled) }
     }
 
     /// Makes the node fetch a piece, and retries after temporary failures.
@@ -257,8 +251,42 @@ const MAX_STEP: u64 = 64 << 20;
 /// The minimum size of a piece, which a node fetches at once.
 const MIN_STEP: u64 = 1 << 20;
 
+/// The idle time that is made up for at most: after its origin was slow for a while, a node is not
+/// filled at full speed.
+const MAX_SAVED: Duration = Duration::from_secs(1);
+
 /// How often a file is started over because it changed between two pieces.
 const MAX_RESTARTS: u32 = 3;
 
 /// The maximum size of a response in bytes.
 const MAX_ANSWER: usize = 4 << 10;
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use underpass_testkit::http::Server;
+
+    use super::*;
+
+    struct Silent;
+
+    impl FillObserver for Silent {}
+
+    #[test]
+    fn a_node_that_claims_to_have_fetched_everything_cannot_break_the_rate_limit() {
+        let body = format!("{{\"length\":1,\"fetched\":{}}}", u64::MAX);
+        let node = Server::start(move |_, stream| {
+            write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+        });
+        let url = Url::parse(&node.url("/")).expect("a URL");
+        let mut filler = Filler::new(HttpClient::default(), &url, Some(1), 0, &Silent);
+        let wanted = ManifestEntry { path: "/a".to_owned(), fields: Vec::new() };
+        for _ in 0..2 {
+            // It need not wait for more.
+            filler.due = Instant::now();
+            assert!(matches!(filler.fill(&wanted), Ok(1)));
+        }
+        assert_eq!(filler.fetched(), u64::MAX);
+    }
+}
