@@ -12,9 +12,9 @@ use pyo3::prelude::*;
 use underpass_client::Url;
 use underpass_client::environment::journal_path;
 use underpass_client::upload::{
-    Condition, RESUMABLE_FROM, SendOptions, Upload, UploadEvent, upload,
+    Condition, SendOptions, Upload, UploadEvent, is_worth_a_journal, upload,
 };
-use underpass_engine::{Integrity, Kind, Source};
+use underpass_engine::{Integrity, Source};
 use underpass_protocol::digest::{Algorithm, write_digests};
 use underpass_protocol::encode_segment;
 use underpass_receipt::{EndKind, Receipt, shown};
@@ -97,8 +97,7 @@ fn transfer(
     let digests = digest.as_ref().map(|computed| write_digests(&computed.digests));
     let fields: Vec<_> =
         digests.as_deref().map(|value| ("Repr-Digest", value)).into_iter().collect();
-    let is_long = source.promised().is_some_and(|len| len >= RESUMABLE_FROM);
-    let journal = if is_long && source.kind() == Kind::Regular { journal() } else { None };
+    let journal = if is_worth_a_journal(&source) { journal() } else { None };
     let what = Upload {
         source: &source,
         fields: &fields,

@@ -34,8 +34,7 @@ pub fn upload<'a>(
     on_event: &mut OnEvent<'_>,
 ) -> Result<(UploadOutcome, Option<Connection<'a>>), UploadFailed> {
     let Some(len) = upload.source.promised() else {
-        let error = UploadError::NoLength;
-        return Err(UploadFailed::new(error, Report::default(), 0, false, None));
+        return Err(UploadFailed::before_sending(UploadError::NoLength));
     };
     if !is_in_parts(len) {
         // An object appears completely or not at all, so there is nothing to resume.

@@ -34,6 +34,24 @@ pub struct UploadOutcome {
     pub tls: Option<SessionFacts>,
 }
 
+impl UploadOutcome {
+    /// Returns the outcome for a file that is not sent, because the server has it already.
+    #[must_use]
+    pub fn already_there(url: Url) -> Self {
+        Self {
+            status: 200,
+            was_there: true,
+            may_have_replaced: false,
+            url,
+            report: Report::default(),
+            digest_bytes: 0,
+            resumed_at: 0,
+            is_resumable: false,
+            tls: None,
+        }
+    }
+}
+
 /// A failed upload, and the state that it leaves.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
@@ -52,9 +70,14 @@ pub struct UploadFailed {
 }
 
 impl UploadFailed {
-    /// Creates the failure of an upload that has moved these bytes and began with `resumed_at`.
+    /// Creates the failure of an upload that has moved nothing.
     #[must_use]
-    pub fn new(
+    pub fn before_sending(error: impl Into<UploadError>) -> Self {
+        Self::new(error.into(), Report::default(), 0, false, None)
+    }
+
+    /// Creates the failure of an upload that has moved these bytes and began with `resumed_at`.
+    pub(crate) fn new(
         error: UploadError,
         report: Report,
         resumed_at: u64,
@@ -64,11 +87,15 @@ impl UploadFailed {
         Self { error, report: Box::new(report), resumed_at, is_kept, tls: tls.map(Box::new) }
     }
 
-    /// Returns whether the failure concerns only this file, so that others may still be sent.
+    /// Returns whether the failure concerns only this file, so that others may still be sent: not
+    /// if the server requires credentials or has no space left.
     #[must_use]
     pub fn is_of_this_file(&self) -> bool {
         match &self.error {
-            UploadError::Client(error) => matches!(error, ClientError::Status { .. }),
+            UploadError::Client(ClientError::Status { status, .. }) => {
+                !matches!(status, 401 | 407 | 507)
+            }
+            UploadError::Client(_) => false,
             UploadError::Broken(_) | UploadError::Journal(_) => false,
             UploadError::Source(_)
             | UploadError::PartlyThere

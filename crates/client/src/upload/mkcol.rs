@@ -1,9 +1,93 @@
-//! Folders on a server (MKCOL, RFC 4918 9.3).
+//! Creates the folders of an upload (MKCOL, RFC 4918 9.3).
 
 use url::Url;
 
 use crate::error::ClientError;
 use crate::http::{Connection, HttpClient, Request};
+
+/// The folders that one command has created on a server.
+///
+/// Not every server has them: one that does not know MKCOL may create folders implicitly, and is
+/// asked only once.
+#[derive(Debug, Default)]
+pub struct TargetFolders {
+    has_asked: bool,
+    has_created: bool,
+    is_unsupported: bool,
+    /// The folder that was created last with its parents.
+    with_parents: Option<Url>,
+}
+
+/// The reason why a folder was not created.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FolderError {
+    /// The request failed.
+    #[error(transparent)]
+    Client(ClientError),
+    /// A file has the name of the folder.
+    #[error("a file has this name")]
+    IsFile,
+    /// The parent of the first folder is missing, so nothing can be sent into it.
+    #[error(transparent)]
+    NoParent(ClientError),
+}
+
+impl TargetFolders {
+    /// Creates a folder, whose URL ends in `/`, unless it exists. `idle` is a connection that may be
+    /// used; the result is one that can be reused.
+    ///
+    /// # Errors
+    ///
+    /// [`FolderError`].
+    pub fn create<'a>(
+        &mut self,
+        client: &HttpClient<'a>,
+        url: &Url,
+        idle: Option<Connection<'a>>,
+    ) -> Result<Option<Connection<'a>>, FolderError> {
+        if self.is_unsupported || url.path() == "/" {
+            return Ok(idle);
+        }
+        let is_first = !std::mem::replace(&mut self.has_asked, true);
+        let made = make_folder(client, url, self.has_created, idle);
+        let (made, idle) = made.map_err(|error| match error {
+            // RFC 4918 9.3.1: an ancestor does not exist.
+            ClientError::Status { status: 409, .. } if is_first => FolderError::NoParent(error),
+            error => FolderError::Client(error),
+        })?;
+        self.has_created |= made == MkcolOutcome::New;
+        self.is_unsupported = made == MkcolOutcome::Unknown;
+        if made != MkcolOutcome::Exists {
+            return Ok(idle);
+        }
+        match is_file(client, url, idle) {
+            (true, _) => Err(FolderError::IsFile),
+            (false, idle) => Ok(idle),
+        }
+    }
+
+    /// Creates a folder, whose URL ends in `/`, and its missing parents, unless it is below the last
+    /// one that was created so: [`create`](Self::create) is for those.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`].
+    pub fn create_with_parents<'a>(
+        &mut self,
+        client: &HttpClient<'a>,
+        url: &Url,
+        idle: Option<Connection<'a>>,
+    ) -> Result<Option<Connection<'a>>, ClientError> {
+        let is_below = |created: &Url| url.path().starts_with(created.path());
+        if self.with_parents.as_ref().is_some_and(is_below) {
+            return Ok(idle);
+        }
+        let idle = make_parents(client, url, idle)?;
+        self.with_parents = Some(url.clone());
+        Ok(idle)
+    }
+}
 
 /// The result for a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +128,7 @@ pub fn make_folder<'a>(
 
 /// Returns whether a file is in the place of the folder at `url`, which ends in `/`, and a
 /// connection that can be reused. If the server's answer is unclear, there is none.
-pub fn is_file<'a>(
+fn is_file<'a>(
     client: &HttpClient<'a>,
     url: &Url,
     mut idle: Option<Connection<'a>>,
@@ -67,11 +151,7 @@ pub fn is_file<'a>(
 
 /// Creates the folder at `url`, which ends in `/`, and its missing parents (RFC 4918 9.3.1: 409 if
 /// one is missing).
-///
-/// # Errors
-///
-/// [`ClientError`].
-pub fn make_parents<'a>(
+fn make_parents<'a>(
     client: &HttpClient<'a>,
     url: &Url,
     mut idle: Option<Connection<'a>>,

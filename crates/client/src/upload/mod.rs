@@ -28,8 +28,10 @@ pub(crate) use resume::state::ResumeState;
 pub(crate) use uploader::{is_html, is_page_name};
 
 pub use error::{UploadError, UploadFailed, UploadOutcome};
-pub use mkcol::{MkcolOutcome, is_file, make_folder, make_parents};
-pub use options::{Condition, MODIFIED, OnEvent, RESUMABLE_FROM, SendOptions, Upload, UploadEvent};
+pub use mkcol::{FolderError, MkcolOutcome, TargetFolders, make_folder};
+pub use options::{
+    Condition, MODIFIED, OnEvent, SendOptions, Upload, UploadEvent, is_worth_a_journal,
+};
 
 /// Uploads to a URL. `idle` is a connection that may be used if it leads there; the outcome comes
 /// with a connection that can be reused.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use underpass_engine::wait::StallDetector;
-use underpass_engine::{Integrity, PipePool, Policy, Progress, Source};
+use underpass_engine::{Integrity, Kind, PipePool, Policy, Progress, Source};
 use url::Url;
 
 use super::error::UploadError;
@@ -122,6 +122,18 @@ pub type OnEvent<'t> = dyn FnMut(&UploadEvent<'_>) + Send + 't;
 /// and supported by our server.
 pub const MODIFIED: &str = "X-OC-Mtime";
 
-/// The minimum size of an upload that can be resumed, in bytes: starting a smaller one over is
+/// Returns whether an upload of this source may be resumed by another process, so that it gets a
+/// [`journal`](Upload::journal): it is a file of at least 1 MiB. Starting a smaller one over is
 /// cheaper.
-pub const RESUMABLE_FROM: u64 = 1 << 20;
+#[must_use]
+pub fn is_worth_a_journal(source: &Source<&File>) -> bool {
+    is_long(source) && source.kind() == Kind::Regular
+}
+
+/// Returns whether resuming an upload of this source is cheaper than starting it over.
+pub(super) fn is_long(source: &Source<&File>) -> bool {
+    source.promised().is_some_and(|len| len >= RESUMABLE_FROM)
+}
+
+/// The minimum size of an upload that can be resumed, in bytes.
+const RESUMABLE_FROM: u64 = 1 << 20;

@@ -17,7 +17,7 @@ use url::Url;
 
 use super::error::{Result, UploadError};
 use super::journal::{UploadJournal, is_version, version};
-use super::options::{Condition, MODIFIED, RESUMABLE_FROM, UploadEvent};
+use super::options::{Condition, MODIFIED, UploadEvent, is_long};
 use super::uploader::{AttemptEnd, Uploader};
 use crate::error::ClientError;
 use crate::http::Request;
@@ -61,8 +61,8 @@ impl<'a> Uploader<'_, 'a, '_> {
 
     /// Checks whether the server can resume uploads, if the file is large enough.
     pub(super) fn check_resumable(&mut self) -> Result<()> {
-        let is_long = self.upload.source.promised().is_some_and(|len| len >= RESUMABLE_FROM);
-        if self.kept.supports_resumption.is_some() || self.upload.journal.is_none() || !is_long {
+        let is_short = !is_long(self.upload.source);
+        if self.kept.supports_resumption.is_some() || self.upload.journal.is_none() || is_short {
             return Ok(());
         }
         let request = Request { method: "OPTIONS", fields: &[] };

@@ -2,8 +2,10 @@
 
 mod args;
 mod plan;
+mod print;
 mod put_run;
 mod run;
+mod send;
 mod update;
 mod usage;
 

@@ -1,62 +1,42 @@
-//! Uploads one after the other over the same connection.
+//! Carries out the steps of the uploads one after the other, over the same connection.
 
-use std::fs::File;
-use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use indicatif::BinaryBytes;
-use underpass_client::environment::journal_path;
-use underpass_client::s3;
 use underpass_client::tree::listing::RemoteFolders;
-use underpass_client::upload::walk::{LocalPath, UploadStep};
-use underpass_client::upload::{
-    Condition, MkcolOutcome, RESUMABLE_FROM, SendOptions, Upload, UploadEvent, UploadFailed,
-    UploadOutcome, is_file, make_folder, upload,
-};
+use underpass_client::upload::walk::UploadStep;
+use underpass_client::upload::{FolderError, TargetFolders, UploadFailed};
 use underpass_client::{ClientError, Connection, HttpClient, TlsSetup, Url};
-use underpass_copy::ends::Input;
-use underpass_engine::hint::Action;
-use underpass_engine::{Declined, Kind, PipePool, Report, Source};
-use underpass_protocol::digest::{Algorithm, write_digests};
-use underpass_transport::digest::{Computed, compute};
+use underpass_engine::{Declined, PipePool, Report};
+use underpass_receipt::{EndKind, Receipt, shown};
 
 use super::args::PutArgs;
-use super::usage::PutError;
+use super::print;
 use crate::args::ShowArgs;
-use crate::failure::{Failure, WithPath};
+use crate::failure::Failure;
 use crate::output::{self, ProgressMeter};
-use crate::signals::opener;
-use underpass_engine::Size;
-use underpass_receipt::{EndKind, Receipt, shown};
 
 /// The state that all uploads of one command share.
 pub(super) struct PutRun<'s> {
     pub(super) args: &'s PutArgs,
-    cancel: &'s AtomicBool,
+    pub(super) cancel: &'s AtomicBool,
     pub(super) client: HttpClient<'s>,
     /// The URL of the bucket, if the server is an object store.
     pub(super) bucket: Option<Url>,
     pub(super) idle: Option<Connection<'s>>,
-    pipes: PipePool,
-    meter: ProgressMeter,
+    pub(super) pipes: PipePool,
+    pub(super) meter: ProgressMeter,
     /// The total so far.
-    total: Report,
+    pub(super) total: Report,
     started: Instant,
     /// Whether anything has arrived.
-    has_sent: bool,
-    /// Whether the server does not support creating folders.
-    makes_no_folders: bool,
-    /// Whether the server was asked to create a folder.
-    has_asked: bool,
-    /// Whether the server has created a folder.
-    has_made: bool,
+    pub(super) has_sent: bool,
+    /// The folders that were created.
+    pub(super) folders: TargetFolders,
     /// The files that the server has.
     pub(super) remote: RemoteFolders,
     /// The number of files that the server had already.
     pub(super) there: u64,
-    /// The folder whose parents were created last.
-    pub(super) created: Option<Url>,
 }
 
 /// The reason why one of the uploads failed.
@@ -104,14 +84,10 @@ impl<'s> PutRun<'s> {
             total: Report::default(),
             started: Instant::now(),
             has_sent: false,
-            // An object store has no folders, only keys.
-            makes_no_folders: remote.bucket.is_some(),
-            has_asked: false,
-            has_made: false,
             bucket: remote.bucket,
+            folders: TargetFolders::default(),
             remote: RemoteFolders::default(),
             there: 0,
-            created: None,
         })
     }
 
@@ -152,179 +128,30 @@ impl<'s> PutRun<'s> {
         if self.has_sent {
             output::sum(self.args.show, &receipt);
         }
-        if self.there > 0 && !self.args.show.quiet && !self.args.show.json {
-            let there = output::counted(self.there, "file was", "files were");
-            let what = if self.has_sent { "" } else { ", so nothing was sent" };
-            output::error_line(&format!("{there} there already{what}"));
-        }
+        print::already_there(self.args.show, self.there, self.has_sent);
     }
 
+    /// Creates a folder, unless the server has it.
     fn make(&mut self, url: &Url) -> Result<(), PutStop> {
         self.create_parents(url)?;
-        if self.is_there(url)? || self.makes_no_folders || url.path() == "/" {
+        if self.bucket.is_some() || self.is_there(url)? {
+            // An object store has no folders, only keys.
             return Ok(());
         }
-        let is_first = !std::mem::replace(&mut self.has_asked, true);
-        let made = make_folder(&self.client, url, self.has_made, self.idle.take());
-        let (made, idle) = made.map_err(|error| {
-            // The folder above all is missing (RFC 4918 9.3.1), so that nothing can be sent into it.
-            let has_no_parent = matches!(error, ClientError::Status { status: 409, .. });
-            let stop = self.folder_failure(url, error);
-            PutStop { is_fatal: stop.is_fatal || (is_first && has_no_parent), ..stop }
+        let made = self.folders.create(&self.client, url, self.idle.take());
+        self.idle = made.map_err(|error| match error {
+            FolderError::Client(error) => self.folder_failure(url, error),
+            FolderError::NoParent(error) => {
+                PutStop { is_fatal: true, ..self.folder_failure(url, error) }
+            }
+            error => Failure::line(format!("creating the folder {}: {error}", shown(url))).into(),
         })?;
-        self.idle = idle;
-        self.has_made |= made == MkcolOutcome::New;
-        self.makes_no_folders = made == MkcolOutcome::Unknown;
-        if made == MkcolOutcome::Exists {
-            let (is_file, idle) = is_file(&self.client, url, self.idle.take());
-            self.idle = idle;
-            if is_file {
-                let line = format!("creating the folder {}: a file has this name", shown(url));
-                return Err(Failure::line(line).into());
-            }
-        }
         Ok(())
-    }
-
-    /// Sends a file.
-    fn send(&mut self, local: &LocalPath, url: &Url) -> Result<Receipt, PutStop> {
-        let input = open(local, self.cancel).map_err(|failure| unopened(local, url, failure))?;
-        if let Some(receipt) = self.has(&input, url)? {
-            return Ok(receipt);
-        }
-        self.create_parents(url)?;
-        let source = input.source().map_err(Failure::from)?;
-        let kind = EndKind::from(source.kind());
-        let request_url = self.request_url(url)?;
-        let journal = self.journal(&input, &source, &request_url);
-        let digest = self.digest(&input, &source)?;
-        let values = self.fields(&input, digest.as_ref());
-        let fields: Vec<_> = values.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        let what = Upload {
-            source: &source,
-            fields: &fields,
-            condition: self.condition(),
-            options: SendOptions {
-                policy: self.args.engine.policy(),
-                step: self.args.engine.step(),
-                integrity: self.args.integrity,
-                pipes: Some(&self.pipes),
-                rate: self.args.rate.map(|Size(bytes)| bytes),
-            },
-            journal: journal.as_deref(),
-            retries: self.args.http.retries,
-        };
-        self.meter.begin(&output::short_path(input.path()));
-        let mut show = self.meter.observer();
-        let quiet = self.args.show.quiet;
-        let mut before = 0;
-        let mut on_event = |event: &UploadEvent<'_>| match event {
-            UploadEvent::Progress(progress) => show(progress, before),
-            event => {
-                if let UploadEvent::Resumed { at } = event {
-                    before = *at;
-                }
-                if let Some(text) = event_line(event)
-                    .filter(|_| !quiet || matches!(event, UploadEvent::PartsLeft { .. }))
-                {
-                    output::note(&text);
-                }
-            }
-        };
-        let started = Instant::now();
-        let (client, idle) = (&self.client, self.idle.take());
-        let outcome = match self.bucket {
-            None => upload(client, &what, &request_url, idle, &mut on_event),
-            Some(_) => {
-                let connections = self.args.connections.unwrap_or(s3::CONNECTIONS);
-                s3::upload(client, &what, &request_url, connections, idle, &mut on_event)
-            }
-        };
-        let elapsed = started.elapsed();
-        self.meter.clear();
-        let name = input.path().display().to_string();
-        let (mut done, idle) =
-            outcome.map_err(|failed| self.failure(name.clone(), Some(kind), url, failed))?;
-        if self.bucket.is_some() {
-            done.url = url.clone();
-        }
-        self.idle = idle;
-        self.total.add(&done.report);
-        self.has_sent |= !done.was_there;
-        self.warn_of_condition(&name, &done);
-        let receipt = Receipt::of_upload(name, kind, &done, digest.as_ref(), elapsed);
-        input.finish(receipt.bytes);
-        Ok(receipt)
-    }
-
-    /// Returns the fields that are sent with a file: its digest and its time.
-    fn fields(&self, input: &Input, digest: Option<&Computed>) -> Vec<(&'static str, String)> {
-        let digest = digest.map(|computed| match self.bucket {
-            None => ("Repr-Digest", write_digests(&computed.digests)),
-            Some(_) => (s3::CHECKSUM, s3::checksum(&computed.digests)),
-        });
-        digest.into_iter().chain(self.time(input)).collect()
-    }
-
-    /// Returns the URL of requests for this one.
-    pub(super) fn request_url(&self, url: &Url) -> Result<Url, Failure> {
-        let Some(bucket) = &self.bucket else { return Ok(url.clone()) };
-        let key = url.path().strip_prefix('/').unwrap_or_default();
-        s3::object_url(bucket, key).map_err(|error| Failure::Usage(error.into()))
-    }
-
-    /// Reports the outcome of the condition. A possible loss is reported even if quiet.
-    fn warn_of_condition(&self, name: &str, done: &UploadOutcome) {
-        let at = shown(&done.url);
-        if done.was_there && !self.args.show.quiet {
-            output::note(&format!("{name}: already there: {at}"));
-        }
-        if done.may_have_replaced {
-            let (status, word) = match done.status {
-                201 => (201, "created, not replaced"),
-                status => (status, "replaced"),
-            };
-            output::note(&format!(
-                "{name}: {at} may have been {word}: the server answered {status}, so it may not \
-                 check the condition of -n or --if-match"
-            ));
-        }
-    }
-
-    /// Returns the journal of an upload that can be resumed. It is named after the URL of requests:
-    /// two stores may have buckets of one name.
-    fn journal(&self, input: &Input, source: &Source<&File>, url: &Url) -> Option<PathBuf> {
-        let is_long = source.promised().is_some_and(|len| len >= RESUMABLE_FROM);
-        let is_lasting = source.kind() == Kind::Regular && input.has_name();
-        (is_long && is_lasting && !self.args.no_resume).then(|| journal_path(input.path(), url))?
-    }
-
-    /// Returns the digest that is sent with the file, if any.
-    fn digest(&self, input: &Input, source: &Source<&File>) -> Result<Option<Computed>, Failure> {
-        let Some(algorithm) = self.args.digest else { return Ok(None) };
-        let (Some(at), Some(len)) = (source.offset(), source.promised()) else {
-            return Err(PutError::DigestOfStream(input.path().to_owned()).into());
-        };
-        let wanted = |_| !self.client.is_cancelled();
-        if self.bucket.is_some() && algorithm != Algorithm::Sha256 {
-            return Err(PutError::DigestOfStore.into());
-        }
-        let computed = compute(source.fd(), at..at + len, &[algorithm], wanted);
-        Ok(computed.map(Some).with_path(Action::Reading, input.path())?)
-    }
-
-    fn condition(&self) -> Condition<'s> {
-        let args: &'s PutArgs = self.args;
-        match (&args.if_match, args.no_clobber) {
-            (Some(tag), _) => Condition::Version(tag),
-            (None, true) => Condition::Absent,
-            (None, false) => Condition::None,
-        }
     }
 
     /// Returns the failure of a request about a folder, which has no bytes.
     pub(super) fn folder_failure(&self, url: &Url, error: ClientError) -> PutStop {
-        self.failure("a folder".to_owned(), None, url, failed(error))
+        self.failure("a folder".to_owned(), None, url, UploadFailed::before_sending(error))
     }
 
     /// Returns the failure of an upload whose bytes come from an end of this kind.
@@ -341,52 +168,9 @@ impl<'s> PutRun<'s> {
             // If no transfer succeeded, the report has no integrity level.
             receipt.integrity = self.args.integrity.to_string();
         }
-        let is_fatal = match failed.error.status() {
-            Some(status) => matches!(status, 401 | 407 | 507),
-            None => !failed.is_of_this_file(),
-        };
+        let is_fatal = !failed.is_of_this_file();
         let line = format!("sending {file} to {}: {failed}", shown(url));
         let failure = Failure::hinted(line, &failed);
         PutStop { failure, is_fatal, receipt: Some(Box::new(receipt)) }
     }
-}
-
-/// Opens a file, or standard input.
-fn open(local: &LocalPath, cancel: &AtomicBool) -> Result<Input, Failure> {
-    match local.open_beneath(cancel)? {
-        Some(file) => Ok(Input::of(file, local.path())),
-        None => Ok(Input::open(local.path(), &opener(cancel))?),
-    }
-}
-
-/// Returns the failure of an upload whose file cannot be opened.
-fn unopened(local: &LocalPath, url: &Url, failure: Failure) -> PutStop {
-    let file = local.path().display().to_string();
-    let receipt = Receipt::of_no_upload(file, url, failure.to_string());
-    let receipt = (failure.exit_code() == 1).then(|| Box::new(receipt));
-    PutStop { receipt, ..failure.into() }
-}
-
-/// Returns the failure of an upload that has moved nothing.
-pub(super) fn failed(error: ClientError) -> UploadFailed {
-    UploadFailed::new(error.into(), Report::default(), 0, false, None)
-}
-
-/// Returns the line about an event of an upload, if it is to be shown.
-fn event_line(event: &UploadEvent<'_>) -> Option<String> {
-    Some(match event {
-        UploadEvent::Resumed { at } => {
-            format!("the server has {}: resuming there", BinaryBytes(*at))
-        }
-        UploadEvent::StartedOver { reason } => format!("starting over: {reason}"),
-        UploadEvent::Redirected { to } => format!("the server redirects to {}", shown(to)),
-        UploadEvent::Again { error, wait, resumes } => {
-            let how = if *resumes { "resuming from there" } else { "starting over" };
-            format!("{error}; {how} in {:.1} s", wait.as_secs_f64())
-        }
-        UploadEvent::PartsLeft { upload, error } => format!(
-            "the store still has parts of the upload {upload}, which could not be removed: {error}"
-        ),
-        UploadEvent::Progress(_) => return None,
-    })
 }

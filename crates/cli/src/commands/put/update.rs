@@ -5,12 +5,11 @@ use std::os::unix::fs::MetadataExt;
 use std::time::Instant;
 
 use underpass_client::Url;
-use underpass_client::upload::{MODIFIED, UploadOutcome, make_parents};
+use underpass_client::upload::{MODIFIED, UploadFailed, UploadOutcome};
 use underpass_copy::ends::Input;
-use underpass_engine::Report;
 use underpass_receipt::{EndKind, Receipt};
 
-use super::put_run::{PutRun, PutStop, failed};
+use super::put_run::{PutRun, PutStop};
 
 impl PutRun<'_> {
     /// With --update, checks whether the server has a folder, and notes the entries that it lists.
@@ -31,24 +30,16 @@ impl PutRun<'_> {
         let name = input.path().display().to_string();
         let found =
             self.remote.has(&self.client, self.idle.take(), &self.request_url(url)?, &local);
-        let (is_there, idle) = found
-            .map_err(|error| self.failure(name.clone(), Some(EndKind::File), url, failed(error)))?;
+        let (is_there, idle) = found.map_err(|error| {
+            let failed = UploadFailed::before_sending(error);
+            self.failure(name.clone(), Some(EndKind::File), url, failed)
+        })?;
         self.idle = idle;
         if !is_there {
             return Ok(None);
         }
         self.there += 1;
-        let done = UploadOutcome {
-            status: 200,
-            was_there: true,
-            may_have_replaced: false,
-            url: url.clone(),
-            report: Report::default(),
-            digest_bytes: 0,
-            resumed_at: 0,
-            is_resumable: false,
-            tls: None,
-        };
+        let done = UploadOutcome::already_there(url.clone());
         let receipt = Receipt::of_upload(name, EndKind::File, &done, None, started.elapsed());
         Ok(Some(receipt))
     }
@@ -67,14 +58,8 @@ impl PutRun<'_> {
         }
         let above = if url.path().ends_with('/') { ".." } else { "." };
         let Ok(folder) = url.join(above) else { return Ok(()) };
-        let is_below = |it: &Url| folder.path().starts_with(it.path());
-        if self.created.as_ref().is_some_and(is_below) {
-            // Folders further down are created when the upload reaches them.
-            return Ok(());
-        }
-        let made = make_parents(&self.client, &folder, self.idle.take());
+        let made = self.folders.create_with_parents(&self.client, &folder, self.idle.take());
         self.idle = made.map_err(|error| self.folder_failure(&folder, error))?;
-        self.created = Some(folder);
         Ok(())
     }
 }
