@@ -1,5 +1,6 @@
 //! Parses URLs, header fields and lists as users write them.
 
+mod error;
 pub mod list;
 
 use std::net::Ipv6Addr;
@@ -9,16 +10,31 @@ use url::{ParseError, Url};
 
 use crate::s3::Location;
 
+pub use error::{FieldError, InvalidToken, UrlError};
+
 /// Parses an `http` or `https` URL; a missing scheme means `http`.
 ///
 /// # Errors
 ///
-/// A short reason.
-pub fn url(text: &str) -> Result<Url, String> {
-    let url = parsed(text)?;
+/// [`UrlError`], whose text does not repeat the URL, which may contain a password.
+///
+/// # Examples
+///
+/// ```
+/// use underpass_client::input::{UrlError, url};
+///
+/// assert_eq!(url("localhost:5000/disk.img")?.as_str(), "http://localhost:5000/disk.img");
+/// assert!(matches!(url("ftp://localhost/"), Err(UrlError::Scheme { .. })));
+/// # Ok::<(), UrlError>(())
+/// ```
+pub fn url(text: &str) -> Result<Url, UrlError> {
+    supported(parsed(text)?, "http and https")
+}
+
+fn supported(url: Url, supported: &'static str) -> Result<Url, UrlError> {
     match url.scheme() {
         "http" | "https" => Ok(url),
-        scheme => Err(format!("the scheme {scheme} is not supported, only http and https")),
+        scheme => Err(UrlError::Scheme { scheme: scheme.to_owned(), supported }),
     }
 }
 
@@ -27,53 +43,43 @@ pub fn url(text: &str) -> Result<Url, String> {
 ///
 /// # Errors
 ///
-/// A short reason.
-pub fn url_or_object(text: &str) -> Result<Url, String> {
-    Location::check(text).map_err(|bad| bad.to_string())?;
+/// [`UrlError`].
+pub fn url_or_object(text: &str) -> Result<Url, UrlError> {
+    Location::check(text)?;
     let mut address = parsed(text)?;
-    match address.scheme() {
-        "s3" if address.path().is_empty() => {
-            address.set_path("/");
-            Ok(address)
-        }
-        "s3" => Ok(address),
-        "http" | "https" => url(text),
-        scheme => Err(format!("the scheme {scheme} is not supported, only http, https and s3")),
+    if address.scheme() != "s3" {
+        return supported(address, "http, https and s3");
     }
+    if address.path().is_empty() {
+        address.set_path("/");
+    }
+    Ok(address)
 }
 
 /// Parses the URL of an origin: as [`url_or_object()`], but the scheme is required.
 ///
 /// # Errors
 ///
-/// A short reason, without the URL, which may contain a password.
-pub fn origin(text: &str) -> Result<Url, String> {
-    if text.contains("://") {
-        url_or_object(text)
-    } else {
-        Err("write http://HOST/ or https://HOST/".to_owned())
-    }
+/// [`UrlError`].
+pub fn origin(text: &str) -> Result<Url, UrlError> {
+    if text.contains("://") { url_or_object(text) } else { Err(UrlError::NoScheme) }
 }
 
-fn parsed(text: &str) -> Result<Url, String> {
+fn parsed(text: &str) -> Result<Url, UrlError> {
     let is_short = |begin: &str| text.starts_with(begin) && !text[begin.len()..].starts_with('/');
     if ["http:/", "https:/"].into_iter().any(is_short)
         || ["http//", "https//"].iter().any(|begin| text.starts_with(begin))
     {
-        return Err("a URL begins with http:// or https://".to_owned());
+        return Err(UrlError::Slashes);
     }
     if text.starts_with("unix:") {
-        return Err("unix: is an address of recv, send and serve, not a URL".to_owned());
+        return Err(UrlError::UnixSocket);
     }
     let parsed =
         if text.contains("://") { Url::parse(text) } else { Url::parse(&format!("http://{text}")) };
     parsed.map_err(|error| match error {
-        ParseError::InvalidIpv6Address if has_zone(text) => {
-            "an address with a zone, such as [fe80::1%25eth0], is not supported: use the name of the \
-             server, or an address without a zone"
-                .to_owned()
-        }
-        error => format!("it is not a URL: {error}"),
+        ParseError::InvalidIpv6Address if has_zone(text) => UrlError::Zone,
+        error => UrlError::Malformed(error),
     })
 }
 
@@ -88,14 +94,10 @@ fn has_zone(text: &str) -> bool {
 ///
 /// # Errors
 ///
-/// A short reason.
-pub fn proxy(text: &str) -> Result<Url, String> {
+/// [`UrlError`].
+pub fn proxy(text: &str) -> Result<Url, UrlError> {
     let url = parsed(text)?;
-    if url.scheme() == "http" {
-        Ok(url)
-    } else {
-        Err("only proxies over http are supported".to_owned())
-    }
+    if url.scheme() == "http" { Ok(url) } else { Err(UrlError::Proxy) }
 }
 
 /// Returns an invalid URL in a form that may be shown, without a possible name and password.
@@ -113,16 +115,16 @@ pub fn redacted(text: &str) -> String {
 ///
 /// # Errors
 ///
-/// A short reason. A value with a line break is refused, because it would begin another field (RFC
+/// [`FieldError`]. A value with a line break is refused, because it would begin another field (RFC
 /// 9110, section 5.5).
-pub fn field(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once(':').ok_or("write 'Name: value'")?;
+pub fn field(text: &str) -> Result<(String, String), FieldError> {
+    let (name, value) = text.split_once(':').ok_or(FieldError::NoColon)?;
     if name.is_empty() || !name.bytes().all(is_token_char) {
-        return Err("a name consists of letters, digits and hyphens".to_owned());
+        return Err(FieldError::Name);
     }
     let value = value.trim();
     if value.bytes().any(|byte| byte.is_ascii_control() && byte != b'\t') {
-        Err("a value cannot contain line breaks".to_owned())
+        Err(FieldError::Value)
     } else {
         Ok((name.to_owned(), value.to_owned()))
     }
@@ -132,13 +134,13 @@ pub fn field(text: &str) -> Result<(String, String), String> {
 ///
 /// # Errors
 ///
-/// A short reason. Fields that frame the message, keep the connection or select a part of the file
+/// [`FieldError`]. Fields that frame the message, keep the connection or select a part of the file
 /// are refused: if they contradicted the client's own, it would wait for bytes that never come, or
 /// treat a part as the whole.
-pub fn request_field(text: &str) -> Result<(String, String), String> {
+pub fn request_field(text: &str) -> Result<(String, String), FieldError> {
     let (name, value) = field(text)?;
     if OWN_FIELDS.iter().any(|own| name.eq_ignore_ascii_case(own)) {
-        Err(format!("{name} is set by the client itself"))
+        Err(FieldError::Reserved(name))
     } else {
         Ok((name, value))
     }
@@ -164,13 +166,10 @@ const OWN_FIELDS: [&str; 12] = [
 ///
 /// # Errors
 ///
-/// A short reason. A token with a line break is refused, because it would begin another field.
-pub fn token(text: &str) -> Result<String, String> {
-    if text.bytes().all(|byte| byte.is_ascii_graphic()) && !text.is_empty() {
-        Ok(text.to_owned())
-    } else {
-        Err("a token cannot be empty or contain spaces or line breaks".to_owned())
-    }
+/// [`InvalidToken`]. A token with a line break is refused, because it would begin another field.
+pub fn token(text: &str) -> Result<String, InvalidToken> {
+    let is_valid = text.bytes().all(|byte| byte.is_ascii_graphic()) && !text.is_empty();
+    is_valid.then(|| text.to_owned()).ok_or(InvalidToken)
 }
 
 #[cfg(test)]
@@ -197,9 +196,9 @@ mod tests {
         assert_eq!(port("https://localhost:8443/"), Some(8443));
         assert!(url("http://").is_err() && url("ftp://localhost/").is_err());
         for text in ["http:/localhost/", "https:/localhost", "http//localhost/a"] {
-            assert_eq!(url(text).err().as_deref(), Some("a URL begins with http:// or https://"));
+            assert_eq!(url(text), Err(UrlError::Slashes), "{text}");
         }
-        assert!(url("unix:/tmp/x").is_err_and(|reason| reason.contains("recv, send and serve")));
+        assert_eq!(url("unix:/tmp/x"), Err(UrlError::UnixSocket));
         assert!(url("http:8000/a").is_ok_and(|url| url.port() == Some(8000)));
         assert!(proxy("https://localhost/").is_err());
     }
@@ -225,17 +224,17 @@ mod tests {
     #[test]
     fn an_address_zone_is_named_in_the_refusal() {
         for text in ["http://[fe80::1%25eth0]/", "[fe80::1%eth0]:80/x", "https://[::1%251]"] {
-            assert!(url(text).unwrap_err().contains("zone"), "{text}");
+            assert_eq!(url(text), Err(UrlError::Zone), "{text}");
         }
         for text in ["http://[fe80::1/%25]", "http://[x%25]/", "http://[::1]a%25"] {
-            assert!(url(text).unwrap_err().contains("not a URL"), "{text}");
+            assert!(matches!(url(text), Err(UrlError::Malformed(_))), "{text}");
         }
     }
 
     #[test]
     fn framing_fields_cannot_be_set_by_users() {
         for text in ["content-length: 4", "Transfer-Encoding: chunked", "RANGE: bytes=0-1"] {
-            assert!(request_field(text).unwrap_err().contains("by the client itself"), "{text}");
+            assert!(matches!(request_field(text), Err(FieldError::Reserved(_))), "{text}");
         }
         assert!(request_field("Content-Type: a/b").is_ok() && field("Range: bytes=0-").is_ok());
     }

@@ -17,7 +17,7 @@ use url::Url;
 
 use crate::error::KeysError;
 use crate::http::{Credentials, Proxies};
-use crate::input;
+use crate::input::{self, UrlError};
 
 pub use journal_path::{journal_path, state_folder};
 pub use s3::store;
@@ -34,7 +34,7 @@ pub enum EnvironmentError {
         /// Its value, without a password.
         value: String,
         /// What is wrong with it.
-        reason: String,
+        reason: UrlError,
     },
     /// The netrc file cannot be read.
     #[error("reading {}: {}", .path.display(), Plain(.source))]

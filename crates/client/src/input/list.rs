@@ -3,10 +3,10 @@
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Component, Path, PathBuf};
 
-use underpass_protocol::digest::Digest;
+use underpass_protocol::digest::{Digest, UnknownDigest};
 use url::Url;
 
-use super::url_or_object;
+use super::{UrlError, url_or_object};
 
 /// A file to download, with its options.
 #[derive(Clone, Debug)]
@@ -30,9 +30,51 @@ pub enum ListError {
     Line {
         /// The number of the line; the first is 1.
         number: usize,
-        /// A short reason.
-        reason: String,
+        /// The reason.
+        reason: LineError,
     },
+}
+
+/// The reason why a line of a list cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LineError {
+    /// It is not UTF-8.
+    #[error("it is not UTF-8: write other bytes of a URL as %XX")]
+    Encoding,
+    /// It is not an option.
+    #[error(transparent)]
+    Option(#[from] OptionError),
+    /// It has several URLs, separated by tabs.
+    #[error("several URLs on a line are not supported: give each its own")]
+    SeveralUrls,
+    /// The list has more bytes than are read. A truncated list would go unnoticed.
+    #[error("the list is longer than 256 MiB: split it")]
+    TooLong,
+    /// The list has more URLs than are read.
+    #[error("more than {} URLs: split the list", MAX_ITEMS)]
+    TooManyUrls,
+    /// It is not a URL.
+    #[error(transparent)]
+    Url(#[from] UrlError),
+}
+
+/// The reason why an option of a URL in a list cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OptionError {
+    /// It is not a digest.
+    #[error(transparent)]
+    Digest(#[from] UnknownDigest),
+    /// There is no URL before it.
+    #[error("an option comes before the first URL")]
+    First,
+    /// The name of the output file leads out of the folder: lists may come from anywhere.
+    #[error("out={0} leads out of the folder, or is no file")]
+    Out(String),
+    /// There is no such option.
+    #[error("'{0}' is neither out=FILE nor checksum=ALG=HEX")]
+    Unknown(String),
 }
 
 impl ListedFile {
@@ -59,12 +101,11 @@ fn read_to(source: impl Read, max: u64) -> Result<Vec<ListedFile>, ListError> {
         let line = line?;
         bytes += line.len() as u64 + 1;
         let parsed = match str::from_utf8(&line) {
-            // A truncated list would go unnoticed otherwise.
-            _ if bytes > max => Err("the list is longer than 256 MiB: split it".to_owned()),
+            _ if bytes > max => Err(LineError::TooLong),
             // Some editors begin a file with a byte order mark.
             Ok(line) if index == 0 => parse_line(&mut items, line.trim_start_matches('\u{feff}')),
             Ok(line) => parse_line(&mut items, line),
-            Err(_) => Err("it is not UTF-8: write other bytes of a URL as %XX".to_owned()),
+            Err(_) => Err(LineError::Encoding),
         };
         parsed.map_err(|reason| ListError::Line { number: index + 1, reason })?;
     }
@@ -72,41 +113,43 @@ fn read_to(source: impl Read, max: u64) -> Result<Vec<ListedFile>, ListError> {
 }
 
 /// Parses one line: a URL, an option of the URL before it, a comment, or nothing.
-fn parse_line(items: &mut Vec<ListedFile>, line: &str) -> Result<(), String> {
+fn parse_line(items: &mut Vec<ListedFile>, line: &str) -> Result<(), LineError> {
     let text = line.trim();
     if text.is_empty() || text.starts_with('#') {
         return Ok(());
     }
     if !line.starts_with([' ', '\t']) {
         if text.contains('\t') {
-            return Err("several URLs on a line are not supported: give each its own".to_owned());
+            return Err(LineError::SeveralUrls);
         }
         if items.len() >= MAX_ITEMS {
-            return Err(format!("more than {MAX_ITEMS} URLs: split the list"));
+            return Err(LineError::TooManyUrls);
         }
         items.push(ListedFile::new(url_or_object(text)?));
         return Ok(());
     }
-    let item = items.last_mut().ok_or("an option comes before the first URL")?;
-    match text.split_once('=') {
-        Some(("out", name)) => item.out = Some(relative(name)?),
-        Some(("checksum", value)) => {
-            // aria2 writes sha-256=HEX.
-            let digest = value.replacen('=', ":", 1).parse::<Digest>();
-            item.digests.push(digest.map_err(|error| error.to_string())?);
-        }
-        _ => return Err(format!("'{text}' is neither out=FILE nor checksum=ALG=HEX")),
-    }
-    Ok(())
+    Ok(items.last_mut().ok_or(OptionError::First)?.set(text)?)
 }
 
-/// Returns a relative path that stays within its folder: lists may come from anywhere.
-fn relative(name: &str) -> Result<PathBuf, String> {
+impl ListedFile {
+    /// Sets an option: `out=FILE` or `checksum=ALG=HEX`.
+    fn set(&mut self, text: &str) -> Result<(), OptionError> {
+        match text.split_once('=') {
+            Some(("out", name)) => self.out = Some(relative(name)?),
+            // aria2 writes sha-256=HEX.
+            Some(("checksum", value)) => self.digests.push(value.replacen('=', ":", 1).parse()?),
+            _ => return Err(OptionError::Unknown(text.to_owned())),
+        }
+        Ok(())
+    }
+}
+
+/// Returns a relative path that stays within its folder.
+fn relative(name: &str) -> Result<PathBuf, OptionError> {
     let path = Path::new(name);
     let stays = path.components().all(|part| matches!(part, Component::Normal(_)));
     let is_good = stays && !name.is_empty() && !name.ends_with('/');
-    let wrong = || format!("out={name} leads out of the folder, or is no file");
-    is_good.then(|| path.to_owned()).ok_or_else(wrong)
+    is_good.then(|| path.to_owned()).ok_or_else(|| OptionError::Out(name.to_owned()))
 }
 
 /// The maximum length of a list in bytes.

@@ -15,16 +15,21 @@ pub enum AddressingStyle {
 }
 
 impl std::str::FromStr for AddressingStyle {
-    type Err = String;
+    type Err = UnknownStyle;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, UnknownStyle> {
         match text {
             "path" => Ok(Self::Path),
             "virtual" => Ok(Self::Virtual),
-            _ => Err("write path or virtual".to_owned()),
+            _ => Err(UnknownStyle),
         }
     }
 }
+
+/// A text is not the name of an [`AddressingStyle`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("write path or virtual")]
+pub struct UnknownStyle;
 
 /// The address of an object, or of all objects whose keys begin with a prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -28,7 +28,7 @@ pub use credentials::{KeySource, Keys, ProfileFiles, Profiles};
 pub use listing::{ListedKey, ListedPage, Pages};
 pub(crate) use listing::{parse_time, tag_fingerprint};
 pub(crate) use location::suffix;
-pub use location::{AddressingStyle, BadLocation, Location};
+pub use location::{AddressingStyle, BadLocation, Location, UnknownStyle};
 pub use multipart::{CHECKSUM, checksum};
 pub use signing::is_about_signature;
 pub use upload::{CONNECTIONS, upload};

@@ -8,7 +8,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use underpass_client::backoff::Backoff;
-use underpass_client::{ClientError, HttpClient, InvalidResponse, Request, Url, input};
+use underpass_client::input::{self, UrlError};
+use underpass_client::{ClientError, HttpClient, InvalidResponse, Request, Url};
 use underpass_protocol::digest::{Digest, DigestList, Unlisted};
 
 use crate::failure::{Failure, Result, WithPath};
@@ -27,8 +28,8 @@ impl ChecksumSource {
     ///
     /// # Errors
     ///
-    /// The reason why a URL cannot be used.
-    pub(super) fn parse(text: &str) -> std::result::Result<Self, String> {
+    /// [`UrlError`].
+    pub(super) fn parse(text: &str) -> std::result::Result<Self, UrlError> {
         if text.contains("://") {
             input::url_or_object(text).map(Self::Url)
         } else {

@@ -10,7 +10,7 @@ use underpass_client::{Url, input};
 use underpass_copy::ends::is_dash;
 
 use super::args::PutArgs;
-use super::usage::PutError;
+use super::usage::{PutError, TargetError};
 use crate::failure::Result;
 
 /// All named files and folders with their URLs.
@@ -86,14 +86,12 @@ impl PutPlan {
 
 /// Parses the last word as a URL.
 fn named(word: &OsStr) -> Result<Url> {
-    let text = word.to_str().ok_or_else(|| "it is not UTF-8".to_owned());
-    let url = text.and_then(input::url_or_object).and_then(|url| match url.fragment() {
-        // Another file would be replaced.
-        Some(_) => Err("what follows a # is not sent; in a name, write %23".to_owned()),
-        None => Ok(url),
-    });
+    let parsed = || {
+        let url = input::url_or_object(word.to_str().ok_or(TargetError::Encoding)?)?;
+        if url.fragment().is_none() { Ok(url) } else { Err(TargetError::Fragment) }
+    };
     let word = || input::redacted(&word.to_string_lossy());
-    Ok(url.map_err(|reason| PutError::Target { word: word(), reason })?)
+    Ok(parsed().map_err(|reason| PutError::Target { word: word(), reason })?)
 }
 
 /// Returns whether a named path is a folder, or a link to one.

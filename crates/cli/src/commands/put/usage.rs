@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use underpass_client::input::UrlError;
+
 /// The reason why the arguments of `put` are invalid.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PutError {
@@ -18,9 +20,21 @@ pub(super) enum PutError {
     #[error("several files need a folder: end the URL with /")]
     SeveralToFile,
     #[error("'{word}': {reason}; the last argument is the URL to upload to")]
-    Target { word: String, reason: String },
+    Target { word: String, reason: TargetError },
     #[error("the URL is the last argument: underpass put FILE... URL")]
     UrlAsFile,
 }
 
 impl crate::failure::UsageError for PutError {}
+
+/// The reason why the last argument of `put` is not a URL to upload to.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum TargetError {
+    #[error("it is not UTF-8")]
+    Encoding,
+    /// Another file would be replaced.
+    #[error("what follows a # is not sent; in a name, write %23")]
+    Fragment,
+    #[error(transparent)]
+    Url(#[from] UrlError),
+}
