@@ -57,7 +57,7 @@ pub(super) fn read(path: &Path, reading: Reading) -> Result<ConfigFile> {
         return Err(wrong("it has more than 16 MiB"));
     }
     let text = String::from_utf8(bytes).map_err(|_| wrong("it is not UTF-8"))?;
-    entries(&text, &path.display().to_string()).map_err(|why| Failure::Usage(why.into()))
+    entries(&text, &path.display().to_string())
 }
 
 /// Returns the beginning of a file, one byte more than it may have; `None` if it is a pipe, which
@@ -78,18 +78,18 @@ fn bytes(path: &Path, reading: Reading) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(bytes))
 }
 
-fn entries(text: &str, file: &str) -> std::result::Result<ConfigFile, String> {
+fn entries(text: &str, file: &str) -> Result<ConfigFile> {
     let place = |at: usize| format!("{file}, line {}", line(text, at));
     let mut table = DeTable::parse(text)
         .map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
-            format!("{}: {}", place(at), error.message().replace('\n', ", "))
+            Failure::value(place(at), error.message().replace('\n', ", "))
         })?
         .into_inner();
     let mut sites = Vec::new();
     if let Some((name, value)) = table.remove_entry(SITE) {
-        let wrong =
-            || format!("{}: write [[site]] before the options of a site", place(name.span().start));
+        let at = name.span().start;
+        let wrong = || Failure::value(place(at), "write [[site]] before the options of a site");
         let DeValue::Array(tables) = value.into_inner() else { return Err(wrong()) };
         for table in tables {
             let place = place(table.span().start);
@@ -101,11 +101,7 @@ fn entries(text: &str, file: &str) -> std::result::Result<ConfigFile, String> {
 }
 
 /// Returns the keys of a table.
-fn keys(
-    table: &DeTable<'_>,
-    text: &str,
-    file: &str,
-) -> std::result::Result<Vec<ConfigKey>, String> {
+fn keys(table: &DeTable<'_>, text: &str, file: &str) -> Result<Vec<ConfigKey>> {
     let key = |(key, value): (&Spanned<_>, &Spanned<DeValue<'_>>)| {
         let place = format!("{file}, line {}", line(text, key.span().start));
         let key: &str = AsRef::<str>::as_ref(key.get_ref());
@@ -115,18 +111,18 @@ fn keys(
             } else {
                 format!("{key} is neither a string, a number, true, false nor a list")
             };
-            format!("{place}: {why}")
+            Failure::value(&place, why)
         })?;
         Ok(ConfigKey { place, name: key.replace('_', "-"), values })
     };
     let mut pairs: Vec<_> = table.iter().collect();
     pairs.sort_by_key(|(key, _)| key.span().start);
-    let keys: std::result::Result<Vec<_>, String> = pairs.into_iter().map(key).collect();
-    let mut keys = keys?;
+    let mut keys = pairs.into_iter().map(key).collect::<Result<Vec<_>>>()?;
     keys.sort_by(|a, b| a.name.cmp(&b.name));
     match keys.windows(2).find(|pair| pair[0].name == pair[1].name) {
         Some([first, second]) => {
-            Err(format!("{}: {} is already set at {}", second.place, second.name, first.place))
+            let why = format!("{} is already set at {}", second.name, first.place);
+            Err(Failure::value(&second.place, why))
         }
         _ => Ok(keys),
     }
@@ -220,7 +216,7 @@ mod tests {
             ("[site]\nroot = 'a'", "file, line 1: write [[site]]"),
             ("[[site]]\n\nhide = {}", "file, line 3: there is no table hide"),
         ] {
-            let message = entries(text, "file").expect_err(text);
+            let message = entries(text, "file").expect_err(text).to_string();
             assert!(message.starts_with(place), "{message}");
             assert_eq!(message.lines().count(), 1, "{message}");
         }
