@@ -20,9 +20,9 @@ mod server;
 mod uploads;
 
 pub use server::{
-    Address, BadHost, BadNetwork, BadRedirect, Changes, Control, Credentials, HostPattern,
-    MediaTypes, MinFree, PathHeader, Redirect, ServeError, Server, ServerEvent, ServerSummary,
-    Settings, SiteControl, SiteSettings, TrustedProxies,
+    Address, AddressError, BadHost, BadNetwork, BadRedirect, Changes, Control, Credentials,
+    HostPattern, MediaTypes, MinFree, PathHeader, Redirect, ServeError, Server, ServerEvent,
+    ServerSummary, Settings, SiteControl, SiteSettings, TrustedProxies,
 };
 pub use underpass_observe::access_log;
 

@@ -14,11 +14,11 @@ pub(crate) mod worker;
 
 pub use control::Control;
 pub use credentials::Credentials;
+pub use listen::address::{Address, AddressError};
 pub use proxies::{BadNetwork, TrustedProxies};
 pub use run::Server;
 pub use settings::{
-    Address, Changes, MinFree, PathHeader, ServeError, ServerEvent, ServerSummary, Settings,
-    SiteSettings,
+    Changes, MinFree, PathHeader, ServeError, ServerEvent, ServerSummary, Settings, SiteSettings,
 };
 pub use sites::published::SiteControl;
 pub use underpass_protocol::request::host_map::{BadHost, HostPattern};

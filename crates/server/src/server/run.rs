@@ -9,10 +9,11 @@ use std::sync::Arc;
 use std::thread;
 
 use crate::server::control::{Control, Phase};
+use crate::server::listen::address::Address;
 use crate::server::listen::kind::ListenerKind;
 use crate::server::listen::{self, Listener};
 use crate::server::serve;
-use crate::server::settings::{Address, ServeError, ServerEvent, ServerSummary, Settings};
+use crate::server::settings::{ServeError, ServerEvent, ServerSummary, Settings};
 use crate::server::shared::Shared;
 use crate::server::sites::published::{Published, SiteControl};
 use crate::uploads;

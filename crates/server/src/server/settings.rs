@@ -1,8 +1,7 @@
 //! The settings of a server, and the messages that it reports.
 
-use std::fmt::{self, Display};
+use std::fmt::Display;
 use std::io;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -86,24 +85,6 @@ impl Settings {
             max_archive_entries: 1_000_000,
             log: None,
             drain: Duration::from_secs(25),
-        }
-    }
-}
-
-/// An address to listen on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Address {
-    /// An address of this machine, and a port; 0 for any free port.
-    Tcp(SocketAddr),
-    /// A path in the file system.
-    Unix(PathBuf),
-}
-
-impl Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tcp(address) => address.fmt(f),
-            Self::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
 }

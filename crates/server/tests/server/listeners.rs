@@ -120,7 +120,8 @@ fn a_socket_in_use_and_a_file_are_left_alone() {
     taken.write("socket", b"a file");
     let mut other = Site::new();
     other.address = taken.address.clone();
-    assert!(other.try_start().is_err());
+    let error = other.try_start().err().unwrap().to_string();
+    assert!(error.contains("non-socket"), "{error}");
     assert_eq!(fs::read(&path).unwrap(), b"a file");
 }
 

@@ -1,5 +1,6 @@
 //! The sockets that clients connect to.
 
+pub(crate) mod address;
 pub(crate) mod kind;
 
 use std::fs::Permissions;
@@ -10,7 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags, fstat, lstat, open};
+use rustix::fs::{FileType, Mode, OFlags, fstat, lstat, open};
 use rustix::io::Errno;
 use rustix::net::sockopt::{
     set_ipv6_v6only, set_socket_reuseaddr, set_socket_reuseport, set_tcp_nodelay, socket_domain,
@@ -22,8 +23,9 @@ use underpass_engine::FileId;
 use underpass_engine::socket::limit_unsent;
 use underpass_transport::stream::is_abandoned;
 
+use crate::server::listen::address::Address;
 use crate::server::listen::kind::ListenerKind;
-use crate::server::settings::{Address, ServeError};
+use crate::server::settings::ServeError;
 
 /// One address, with one listening socket for each worker.
 #[derive(Debug)]
@@ -137,7 +139,9 @@ fn unix(path: &Path, mode: Option<u32>, workers: usize) -> io::Result<Listener> 
     let address = SocketAddrUnix::new(path)?;
     if let Err(errno) = bind(&socket, &address) {
         if errno != Errno::ADDRINUSE || !is_abandoned(path) {
-            return Err(errno.into());
+            // The kernel's error would say that a server listens there.
+            let is_other = errno == Errno::ADDRINUSE && is_other_than_socket(path);
+            return Err(if is_other { Errno::NOTSOCK } else { errno }.into());
         }
         std::fs::remove_file(path)?;
         bind(&socket, &address)?;
@@ -159,6 +163,11 @@ fn unix(path: &Path, mode: Option<u32>, workers: usize) -> io::Result<Listener> 
     let address = format!("unix:{}", path.display());
     let sockets = copies(socket, workers)?;
     Ok(Listener { sockets, address, kind: ListenerKind::Plain, _path: Some(made) })
+}
+
+/// Returns whether something other than a socket is at a path.
+fn is_other_than_socket(path: &Path) -> bool {
+    lstat(path).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) != FileType::Socket)
 }
 
 /// Returns the identity of the entry at a path, which may be a link.
