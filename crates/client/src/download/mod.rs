@@ -31,9 +31,9 @@ use run::{Download, MirrorServer, request_head};
 
 pub(crate) use check::{check_range, offered};
 pub use error::{DownloadError, DownloadFailed, DownloadOutcome, PartialInfo};
-pub use name::{name_of, name_or_suggested};
+pub use name::{NameClash, NameError, TakenNames, name_of, name_or_suggested};
 pub use options::{DownloadEvent, DownloadOptions, Gauge, IfExists, Target};
-pub use partial_file::{PARTIAL_ENDS, partial_names};
+pub(crate) use partial_file::{PARTIAL_ENDS, partial_names};
 pub use rate_limit::RateLimit;
 
 /// Fetches files.

@@ -1,10 +1,14 @@
 //! The name of a download for which the user gave none.
 
+mod taken;
+
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
 use percent_encoding::percent_decode_str;
 use url::Url;
+
+pub use taken::{NameClash, NameError, TakenNames};
 
 /// Returns the file name for a URL: its last segment, or `index.html` if that is empty. `None` if
 /// it cannot be a file name: `.` and `..`, and names with slashes or control characters.

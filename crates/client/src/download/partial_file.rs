@@ -420,8 +420,7 @@ fn left(found: &Metadata) -> LeftFile {
 }
 
 /// Returns the temporary names that a file of this name and its journal have until it is complete.
-#[must_use]
-pub fn partial_names(name: &OsStr) -> [OsString; 2] {
+pub(crate) fn partial_names(name: &OsStr) -> [OsString; 2] {
     [part_name(name), journal_name(name)]
 }
 
@@ -444,7 +443,7 @@ pub(super) fn set_time(file: &File, modified: SystemTime) -> Result<(), Errno> {
 }
 
 /// The suffixes of partial files and journals.
-pub const PARTIAL_ENDS: [&[u8]; 2] = [b".part", b".part.journal"];
+pub(crate) const PARTIAL_ENDS: [&[u8]; 2] = [b".part", b".part.journal"];
 
 /// The beginning of a journal.
 const BEGINNING: &[u8] = b"{\"underpass_journal\":";

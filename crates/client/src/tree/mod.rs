@@ -30,7 +30,7 @@ use super::http::{HttpClient, Request};
 use crate::tree::error::Result;
 use task::TreeFetch;
 
-pub use dest::ignores_case;
+pub(crate) use dest::ignores_case;
 pub use error::{TreeError, TreeFailed, TreeMethod, TreeOutcome};
 pub use options::{OnTreeEvent, PathFilter, TreeEvent, TreeGauge, TreeOptions};
 pub use paths::{EntryRefusal, check_target, name_of, relative};

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use indicatif::BinaryBytes;
 use underpass_client::download::{
-    DownloadEvent, DownloadFailed, DownloadOptions, DownloadOutcome, Downloader, Gauge,
-    PartialInfo, RateLimit, name_of,
+    DownloadEvent, DownloadFailed, DownloadOptions, DownloadOutcome, Downloader, Gauge, NameError,
+    PartialInfo, RateLimit, TakenNames, name_of,
 };
 use underpass_client::input::list::ListedFile;
 use underpass_client::{TlsSetup, Url};
@@ -18,9 +18,8 @@ use underpass_client::{TlsSetup, Url};
 use super::args::GetArgs;
 use super::destination::GetDestination;
 use super::sums::ChecksumList;
-use super::taken::TakenNames;
 use super::{print, progress};
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, WithPath};
 use crate::output::{self, ProgressMeter};
 use underpass_protocol::digest::Digest;
 use underpass_receipt::{GetReceipt, shown};
@@ -76,7 +75,7 @@ impl GetRun<'_> {
         let on_event = |event: &DownloadEvent<'_>| print::event(args.show, event);
         let suggested = || asker.suggested_name(&remote.url, &on_event);
         let destination = GetDestination::of(args, item, suggested, cancel)?;
-        if !self.taken.claim(item, &destination, args.show.quiet)? {
+        if !self.take_name(item, &destination)? {
             return Ok(None);
         }
         options.expected.extend(self.expected(item, &destination)?);
@@ -89,6 +88,32 @@ impl GetRun<'_> {
             .with_rate_limit(Arc::clone(&self.rate_limit))
             .with_mirrors(mirrors.collect::<Result<_>>()?);
         Ok(Some((downloader, remote.url, destination)))
+    }
+
+    /// Takes the name of a file; returns `false` if it was named before.
+    fn take_name(&self, item: &ListedFile, destination: &GetDestination) -> Result<bool> {
+        let GetDestination::Named { path, folder, name, .. } = destination else { return Ok(true) };
+        let url = shown(&item.url);
+        match self.taken.take(item, folder, name) {
+            Ok(is_new) => {
+                if !is_new && !self.args.show.quiet {
+                    output::note(&format!("{url} was named twice"));
+                }
+                Ok(is_new)
+            }
+            Err(NameError::Folder(error)) => Ok(Err(error).with_path("reading", path)?),
+            Err(error) => {
+                let is_same =
+                    matches!(&error, NameError::Taken { earlier, .. } if *earlier == item.url);
+                let hint = if is_same {
+                    "give it the same checksum= each time"
+                } else {
+                    "name another file with -o, or with out= in a list"
+                };
+                let path = path.display();
+                Err(Failure::line(format_args!("fetching {url} to {path}: {error} ({hint})")))
+            }
+        }
     }
 
     /// Returns the digests that a list and --check have for a file.

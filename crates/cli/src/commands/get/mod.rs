@@ -8,7 +8,6 @@ mod print;
 mod progress;
 mod run;
 mod sums;
-mod taken;
 mod tree;
 mod usage;
 

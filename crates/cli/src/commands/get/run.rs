@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use underpass_client::download::{Gauge, RateLimit};
+use underpass_client::download::{Gauge, RateLimit, TakenNames};
 use underpass_client::input::list::ListedFile;
 use underpass_client::{ClientError, TlsSetup, Url};
 use underpass_copy::ends::is_dash;
@@ -19,7 +19,6 @@ use super::destination::is_stream;
 use super::file::GetRun;
 use super::list;
 use super::sums::{ChecksumList, ChecksumSource};
-use super::taken::TakenNames;
 use super::usage::GetError;
 use super::{print, progress, tree};
 use crate::failure::{Failure, Result, WithPath};

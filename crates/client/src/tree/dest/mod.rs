@@ -27,7 +27,7 @@ use underpass_engine::{Report, buffered, close, is_file, is_folder, kept_time, m
 use underpass_sys::open_beneath;
 
 use self::placed::PlacedFiles;
-pub use self::placed::ignores_case;
+pub(crate) use self::placed::ignores_case;
 use super::error::{FOLDER_OF_OTHER_USER, SPECIAL_FILE, TreeError};
 use super::paths::WRITE_LOG;
 use super::write_log::WriteLog;

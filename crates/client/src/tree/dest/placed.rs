@@ -78,8 +78,7 @@ impl PlacedFiles {
 
 /// Returns whether names in a folder are case-insensitive, by creating a file there and removing
 /// it. `false` if none can be created, as it does not matter then.
-#[must_use]
-pub fn ignores_case(folder: &OwnedFd) -> bool {
+pub(crate) fn ignores_case(folder: &OwnedFd) -> bool {
     // The probe could not be removed, and nothing is replaced there either.
     if atomic_file::only_adds(folder) {
         return false;
