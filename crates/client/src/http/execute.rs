@@ -1,11 +1,14 @@
 //! Sends one request, usually without a body, and follows redirects.
 
+use std::time::Duration;
+
 use url::Url;
 
 use super::client::HttpClient;
 use super::connection::{AddressedRequest, Connection, Request};
 use super::response::Response;
-use crate::error::ClientError;
+use crate::backoff::Backoff;
+use crate::error::{ClientError, InvalidResponse};
 
 /// A response whose body is still to be read, and its origin.
 #[derive(Debug)]
@@ -28,6 +31,36 @@ impl<'a> HttpClient<'a> {
     /// [`ClientError`].
     pub fn connect(&self, url: &Url) -> Result<Connection<'a>, ClientError> {
         Connection::open(self, url)
+    }
+
+    /// Fetches a file of at most `max` bytes into memory. Temporary failures are retried, and
+    /// `report` gets each with the time until the next attempt.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`], for a longer file too.
+    pub fn fetch_to_memory(
+        &self,
+        url: &Url,
+        max: usize,
+        retries: u32,
+        report: impl Fn(&ClientError, Duration),
+    ) -> Result<Vec<u8>, ClientError> {
+        let fetch = || {
+            let mut answer = self.execute(None, &Request { method: "GET", fields: &[] }, url)?;
+            if answer.response.status != 200 {
+                return Err(answer.connection.refusal(&answer.response));
+            }
+            let body = answer.connection.incoming().memory(answer.response.framing, max);
+            body.map_err(|error| InvalidResponse::Body(error).into())
+        };
+        let mut backoff = Backoff::new(retries);
+        loop {
+            match fetch() {
+                Ok(body) => return Ok(body),
+                Err(error) => backoff.wait(error, false, self.cancel.as_slice(), &report)?,
+            }
+        }
     }
 
     /// Sends a request without a body and reads the head of the response, following redirects. A

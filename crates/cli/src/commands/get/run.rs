@@ -145,8 +145,7 @@ fn remote_sums(
             output::note_retry(error, after);
         }
     };
-    let patience = (args.http.retries, cancel);
-    ChecksumList::fetch(&remote.client, &remote.url, patience, report).map(Some)
+    ChecksumList::fetch(&remote.client, &remote.url, args.http.retries, report).map(Some)
 }
 
 /// Fetches files, several at once if so requested.

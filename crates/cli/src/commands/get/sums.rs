@@ -4,12 +4,10 @@ use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use underpass_client::backoff::Backoff;
 use underpass_client::input::{self, UrlError};
-use underpass_client::{ClientError, HttpClient, InvalidResponse, Request, Url};
+use underpass_client::{ClientError, HttpClient, Url};
 use underpass_protocol::digest::{Digest, DigestList, Unlisted};
 
 use crate::failure::{Failure, Result, WithPath};
@@ -63,29 +61,14 @@ impl ChecksumList {
     pub(super) fn fetch(
         client: &HttpClient<'_>,
         url: &Url,
-        (retries, cancel): (u32, &AtomicBool),
+        retries: u32,
         report: impl Fn(&ClientError, Duration),
     ) -> Result<Self> {
         let name = underpass_receipt::shown(url);
-        let fetched = || {
-            let request = Request { method: "GET", fields: &[] };
-            let mut answer = client.execute(None, &request, url)?;
-            if answer.response.status != 200 {
-                return Err(answer.connection.refusal(&answer.response));
-            }
-            let body = answer.connection.incoming().memory(answer.response.framing, MAX_BYTES);
-            body.map_err(|error| ClientError::from(InvalidResponse::Body(error)))
-        };
-        let mut backoff = Backoff::new(retries);
-        loop {
-            let error = match fetched() {
-                Ok(text) => return Self::parse(&name, &text),
-                Err(error) => error,
-            };
-            backoff.wait(error, false, &[cancel], &report).map_err(|error| {
-                Failure::hinted(format!("fetching the digests of {name}: {error}"), &error)
-            })?;
-        }
+        let text = client.fetch_to_memory(url, MAX_BYTES, retries, report).map_err(|error| {
+            Failure::hinted(format!("fetching the digests of {name}: {error}"), &error)
+        })?;
+        Self::parse(&name, &text)
     }
 
     fn parse(name: &str, text: &[u8]) -> Result<Self> {
