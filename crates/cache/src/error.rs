@@ -27,8 +27,8 @@ pub enum CacheErrorKind {
     Disk,
     /// The quota has no space for the object, and none can be freed.
     NoRoom,
-    /// The origin sent something whole without a version, possibly instead of an error.
-    NoVersion,
+    /// The origin sent something whole without a validator, possibly instead of an error.
+    NoValidator,
     /// The origin answered with a server error.
     ServerError,
     /// The origin redirects to a place that is not allowed.
@@ -70,7 +70,7 @@ impl CacheErrorKind {
             Self::CutOff => (504, "origin-cut-off", "the connection to the origin was lost"),
             Self::AccessDenied => (502, "origin-denied", "the origin denied access to this server"),
             Self::Disk => (503, "disk", "the disk of the cache failed"),
-            Self::NoVersion => (502, "origin-no-version", "the origin's answer has no version"),
+            Self::NoValidator => (502, "origin-no-version", "the origin's answer has no version"),
             Self::NoRoom => (507, "no-room", "the cache has no room for it"),
             Self::ServerError => (502, "origin-failed", "the origin failed"),
             Self::Redirected => (502, "origin-redirects", "the origin redirects elsewhere"),
@@ -88,7 +88,7 @@ impl CacheErrorKind {
         matches!(
             self,
             Self::CutOff
-                | Self::NoVersion
+                | Self::NoValidator
                 | Self::ServerError
                 | Self::TimedOut
                 | Self::Tls

@@ -132,7 +132,7 @@ pub trait Resolve {
 
 /// An entry of the listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct ListedEntry {
     /// The name, as the kernel reports it.
     pub(super) name: Box<[u8]>,
     /// Whether the entry itself is a link; the attributes are then those of its target.

@@ -7,7 +7,7 @@ use underpass_protocol::listing::Format;
 
 use super::Listing;
 use super::below::{self, Hits};
-use super::entry::Entry;
+use super::entry::ListedEntry;
 use super::format::form::{Form, Outline, PageCounts};
 use super::format::html::HtmlForm;
 use super::format::icon::is_picture;
@@ -25,7 +25,7 @@ pub struct Prepared<'a> {
     /// The requested listing.
     listing: Listing<'a>,
     /// The sorted entries; `None` if they are too many, and are read while they are written.
-    held: Option<Vec<Entry>>,
+    held: Option<Vec<ListedEntry>>,
     /// The counts and links of the page.
     outline: Outline,
 }

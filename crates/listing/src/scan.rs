@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use underpass_protocol::listing::{Format, PageCursor, SortKey};
 
 use super::Listing;
-use super::entry::{Attributes, Entries, Entry};
+use super::entry::{Attributes, Entries, ListedEntry};
 use super::text::search_key;
 
 /// An entry with only the attributes that the pass needed.
@@ -203,7 +203,7 @@ pub(super) fn add_up(listing: &Listing<'_>, len: impl Fn(&[u8]) -> u64) -> io::R
 pub(super) fn complete(
     listing: &Listing<'_>,
     found: &ScannedEntry<'_>,
-) -> io::Result<Option<Entry>> {
+) -> io::Result<Option<ListedEntry>> {
     let (is_symlink, attributes) = match found.attributes {
         Some(attributes) => (found.is_symlink, attributes),
         None if !listing.query.format.shows_attributes() => {
@@ -218,7 +218,7 @@ pub(super) fn complete(
             Err(error) => return Err(error),
         },
     };
-    Ok(Some(Entry { name: found.name.as_ref().into(), is_symlink, attributes }))
+    Ok(Some(ListedEntry { name: found.name.as_ref().into(), is_symlink, attributes }))
 }
 
 /// Selects the entries that a listing shows.

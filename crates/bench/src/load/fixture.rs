@@ -10,7 +10,7 @@ use super::client::Host;
 use super::connection::Tls;
 use super::drop_behind::{DropBehind, PIECE};
 use super::generator::{Class, LoadGenerator, RequestSpec};
-use super::server::{ServedSite, Server};
+use super::server::{RunningServer, ServedSite};
 use super::server_kind::ServerKind;
 use super::usage::ServerUsage;
 use crate::error::Result;
@@ -51,7 +51,7 @@ pub(crate) struct LoadWindow {
 }
 
 impl ServerFixture<'_> {
-    pub(crate) fn host(&self, server: &Server) -> Host {
+    pub(crate) fn host(&self, server: &RunningServer) -> Host {
         let congestion = self.congestion.name.clone();
         Host { address: server.address, congestion, tls: self.tls.clone() }
     }
@@ -97,7 +97,7 @@ impl ServerFixture<'_> {
     pub(crate) fn with_server<T: Send>(
         &self,
         kind: impl Into<ServerKind>,
-        work: impl FnOnce(&Server, &Host) -> io::Result<T> + Send,
+        work: impl FnOnce(&RunningServer, &Host) -> io::Result<T> + Send,
     ) -> Result<(T, f64)> {
         let server = self.site.start(&kind.into())?;
         let host = self.host(&server);
@@ -113,7 +113,7 @@ impl ServerFixture<'_> {
     pub(crate) fn sample(
         &self,
         contender: Contender,
-        work: impl FnOnce(&Server, &Host) -> io::Result<(ResourceUse, Served)> + Send,
+        work: impl FnOnce(&RunningServer, &Host) -> io::Result<(ResourceUse, Served)> + Send,
     ) -> Result<Measured> {
         let ((spent, served), all_cpu_s) = self.with_server(contender, work)?;
         Ok(spent.measured(spent.elapsed_s(), served, all_cpu_s))
@@ -128,7 +128,7 @@ impl ServerFixture<'_> {
     pub(crate) fn counted(
         &self,
         contender: Contender,
-        work: impl FnOnce(&Server, &Host) -> io::Result<Counted> + Send,
+        work: impl FnOnce(&RunningServer, &Host) -> io::Result<Counted> + Send,
     ) -> Result<Vec<Counted>> {
         Ok(vec![self.with_server(contender, work)?.0])
     }
@@ -136,7 +136,7 @@ impl ServerFixture<'_> {
     /// Counts the calls of a server while a generator sends requests.
     pub(crate) fn count_requests(
         &self,
-        server: &Server,
+        server: &RunningServer,
         tracer: &CallTracer,
         generator: &mut LoadGenerator<'_>,
     ) -> io::Result<Counted> {
@@ -199,11 +199,11 @@ impl StreamedFiles {
 }
 
 impl LoadWindow {
-    pub(crate) fn open(server: &Server) -> Self {
+    pub(crate) fn open(server: &RunningServer) -> Self {
         Self { server: server.usage(), load: Usage::of_this_thread() }
     }
 
-    pub(crate) fn close(self, server: &Server) -> ResourceUse {
+    pub(crate) fn close(self, server: &RunningServer) -> ResourceUse {
         let load = Usage::of_this_thread() - self.load;
         ResourceUse { server: server.usage().since(&self.server), load }
     }
@@ -213,7 +213,7 @@ impl LoadWindow {
 /// whose latency is measured.
 pub(crate) fn during(
     generator: &mut LoadGenerator<'_>,
-    server: &Server,
+    server: &RunningServer,
     time: Duration,
 ) -> io::Result<(ResourceUse, Load)> {
     let (machine, window) = (machine_seconds(), LoadWindow::open(server));

@@ -24,6 +24,6 @@ pub(crate) use fixture::{
 };
 pub(crate) use generator::{Class, Latencies, LoadGenerator, RequestSpec};
 pub(crate) use responses::{ResponseFault, require_status};
-pub(crate) use server::{ServedSite, Server, free_port};
+pub(crate) use server::{RunningServer, ServedSite, free_port};
 pub(crate) use server_kind::{DUFS, NGINX, NGINX_DAV, ServerKind, ServerProgram};
 pub(crate) use usage::{ServerUsage, peak};

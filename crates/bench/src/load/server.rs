@@ -25,7 +25,7 @@ use crate::run::{
 
 /// A running server that has responded. Ended when dropped.
 #[derive(Debug)]
-pub(crate) struct Server {
+pub(crate) struct RunningServer {
     running: Running,
     pub(crate) address: SocketAddrV4,
     kind: ServerKind,
@@ -83,7 +83,7 @@ impl<'a> ServedSite<'a> {
     }
 
     /// Starts a server and waits until it responds.
-    pub(crate) fn start(&self, kind: &ServerKind) -> Result<Server> {
+    pub(crate) fn start(&self, kind: &ServerKind) -> Result<RunningServer> {
         if self.log {
             // The log of the previous server must not be written to the disk now.
             for log in [configuration::ACCESS_LOG, LOG] {
@@ -101,7 +101,7 @@ impl<'a> ServedSite<'a> {
         }
     }
 
-    fn start_underpass(&self, kind: &ServerKind, options: &[&str]) -> Result<Server> {
+    fn start_underpass(&self, kind: &ServerKind, options: &[&str]) -> Result<RunningServer> {
         let mut command = self.context.program();
         command.arg("serve").arg(self.folder.file(FILES)).args(OURS).args(options);
         if let Some(connections) = self.connections {
@@ -122,7 +122,7 @@ impl<'a> ServedSite<'a> {
         loop {
             let line = running.next_error_line();
             if let Some(address) = address(&line) {
-                return Ok(Server { running, address, kind: kind.clone() });
+                return Ok(RunningServer { running, address, kind: kind.clone() });
             }
             if line.is_empty() && running.has_ended() {
                 return Err(ended(running, kind));
@@ -135,7 +135,7 @@ impl<'a> ServedSite<'a> {
         &self,
         kind: &ServerKind,
         command: impl Fn(&Path, u16) -> Result<Command>,
-    ) -> Result<Server> {
+    ) -> Result<RunningServer> {
         let folder = self.folder.absolute()?;
         retry(self.context.cancel, || {
             let address = free_address()?;
@@ -145,7 +145,7 @@ impl<'a> ServedSite<'a> {
                 outcome => Some(outcome.is_ok()),
             });
             match answers {
-                Some(true) => Ok(Server { running, address, kind: kind.clone() }),
+                Some(true) => Ok(RunningServer { running, address, kind: kind.clone() }),
                 _ => Err(ended(running, kind)),
             }
         })
@@ -223,7 +223,7 @@ impl<'a> ServedSite<'a> {
     }
 }
 
-impl Server {
+impl RunningServer {
     pub(crate) fn usage(&self) -> ServerUsage {
         ServerUsage::read(&self.processes())
     }
@@ -261,7 +261,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for RunningServer {
     /// A killed nginx leaves its worker running forever, so it gets a signal to quit first.
     fn drop(&mut self) {
         // The process id of a server that has ended may have been reused.

@@ -39,7 +39,7 @@ macro_rules! contenders {
             $($variant,)*
         }
 
-        const ENTRIES: &[Entry] = &[$(Entry {
+        const ENTRIES: &[ContenderInfo] = &[$(ContenderInfo {
             contender: Contender::$variant,
             group: Group::$group,
             name: $name,
@@ -49,7 +49,7 @@ macro_rules! contenders {
     };
 }
 
-struct Entry {
+struct ContenderInfo {
     contender: Contender,
     group: Group,
     name: &'static str,
@@ -131,7 +131,7 @@ impl Contender {
     }
 
     /// Returns its entry, or the mechanism that it is.
-    fn entry(self) -> Result<&'static Entry, Mechanism> {
+    fn entry(self) -> Result<&'static ContenderInfo, Mechanism> {
         let entry = ENTRIES.iter().find(|entry| entry.contender == self);
         match self {
             Self::Only(mechanism) => Err(mechanism),

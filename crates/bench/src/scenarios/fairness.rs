@@ -12,8 +12,8 @@ use clap::Args;
 use super::requests::{REQUESTS, connections_of, subject};
 use crate::error::Result;
 use crate::load::{
-    Class, Host, LoadGenerator, RequestSpec, ResourceUse, Server, ServerFixture, StreamedFiles,
-    during,
+    Class, Host, LoadGenerator, RequestSpec, ResourceUse, RunningServer, ServerFixture,
+    StreamedFiles, during,
 };
 use crate::options::{Measure, ServerArgs, bytes, number};
 use crate::record::{
@@ -93,7 +93,7 @@ impl Scenario for Fairness<'_> {
 
     fn sample(&mut self, cell: &Cell) -> Result<Measured> {
         self.streams.evict(&self.fixture)?;
-        let work = |server: &Server, host: &Host| self.windows(cell.size, server, host);
+        let work = |server: &RunningServer, host: &Host| self.windows(cell.size, server, host);
         let ((before_s, spent, served), all_cpu_s) =
             self.fixture.with_server(cell.variant.contender, work)?;
         Ok(spent.measured(before_s + spent.elapsed_s(), served, all_cpu_s))
@@ -129,7 +129,7 @@ impl Fairness<'_> {
     fn windows(
         &self,
         size: u64,
-        server: &Server,
+        server: &RunningServer,
         host: &Host,
     ) -> io::Result<(f64, ResourceUse, Served)> {
         let mut generator = self.hot(size, host)?;
@@ -144,7 +144,7 @@ impl Fairness<'_> {
     fn window(
         &self,
         generator: &mut LoadGenerator<'_>,
-        server: &Server,
+        server: &RunningServer,
     ) -> io::Result<(ResourceUse, Load)> {
         generator.run_for(self.fixture.warm_up())?;
         during(generator, server, self.fixture.time())

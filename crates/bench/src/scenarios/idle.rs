@@ -10,7 +10,8 @@ use clap::Args;
 use super::requests::{REQUESTS, subject};
 use crate::error::Result;
 use crate::load::{
-    Host, Latencies, LoadConnection, LoadWindow, ResourceUse, Server, ServerFixture, require_status,
+    Host, Latencies, LoadConnection, LoadWindow, ResourceUse, RunningServer, ServerFixture,
+    require_status,
 };
 use crate::options::{Measure, ServerArgs, bytes, number};
 use crate::record::{
@@ -65,7 +66,7 @@ impl Scenario for Idle<'_> {
     }
 
     fn sample(&mut self, cell: &Cell) -> Result<Measured> {
-        let work = |server: &Server, host: &Host| self.connections(server, host);
+        let work = |server: &RunningServer, host: &Host| self.connections(server, host);
         self.0.sample(cell.variant.contender, work)
     }
 
@@ -78,7 +79,11 @@ impl Scenario for Idle<'_> {
 }
 
 impl Idle<'_> {
-    fn connections(&self, server: &Server, host: &Host) -> io::Result<(ResourceUse, Served)> {
+    fn connections(
+        &self,
+        server: &RunningServer,
+        host: &Host,
+    ) -> io::Result<(ResourceUse, Served)> {
         let setting = self.0.setting;
         let small = host.request(&format!("/{SMALL}"));
         host.get(&small, SMALL_BYTES)?;

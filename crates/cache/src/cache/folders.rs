@@ -11,7 +11,7 @@ use crate::error::CacheErrorKind;
 use crate::fill::{FolderFailure, FolderListing};
 use crate::key::CacheKey;
 use crate::object::PendingOutcome;
-use crate::shared::{Counters, FolderOutcome, FolderState, Shared};
+use crate::shared::{CacheState, Counters, FolderOutcome, FolderState};
 
 /// The result of listing a folder of an object store.
 #[derive(Debug)]
@@ -105,7 +105,7 @@ impl Cache {
 
 /// Ends the request for a folder as failed if dropped without an outcome.
 struct FolderGuard {
-    shared: Arc<Shared>,
+    shared: Arc<CacheState>,
     key: CacheKey,
     pending: Arc<PendingOutcome<FolderOutcome>>,
 }

@@ -19,7 +19,7 @@ use crate::fill::{BufferedResponse, ObjectRequest};
 use crate::key::CacheKey;
 use crate::object::{CachedObject, RelaySlot};
 use crate::options::CacheOptions;
-use crate::shared::{CacheEvent, Shared};
+use crate::shared::{CacheEvent, CacheState};
 use crate::store::{StoredHead, StoredUnit, is_divided, is_forwarded, is_of_content};
 use crate::version::ObjectVersion;
 
@@ -30,7 +30,7 @@ pub use reader::Reader;
 /// A cache. Cloning it is cheap.
 #[derive(Clone, Debug)]
 pub struct Cache {
-    shared: Arc<Shared>,
+    shared: Arc<CacheState>,
 }
 
 /// The result of a lookup in the cache.
@@ -59,7 +59,7 @@ pub enum Lookup {
 /// One version of an object.
 #[derive(Debug)]
 pub struct CacheEntry {
-    shared: Arc<Shared>,
+    shared: Arc<CacheState>,
     object: Arc<CachedObject>,
     version: Arc<ObjectVersion>,
     head: Arc<StoredHead>,
@@ -80,7 +80,7 @@ impl Cache {
     ///
     /// [`OpenError`].
     pub fn open(options: CacheOptions) -> Result<Self, OpenError> {
-        Ok(Self { shared: Arc::new(Shared::open(options)?) })
+        Ok(Self { shared: Arc::new(CacheState::open(options)?) })
     }
 
     /// Starts the thread that scans the folder and syncs new bytes. `observe` is called with each
@@ -238,7 +238,7 @@ impl CacheEntry {
 
 /// Scans the folder once, and then enforces its quota and syncs new bytes for as long as the cache
 /// exists.
-fn maintain(weak: &Weak<Shared>) {
+fn maintain(weak: &Weak<CacheState>) {
     if let Some(shared) = weak.upgrade() {
         shared.folder.scan(&mut |digest, units| shared.quota.add_existing(&digest, units));
         shared.shrink();
@@ -250,7 +250,7 @@ fn maintain(weak: &Weak<Shared>) {
         shared.shrink();
         let versions = shared.stored();
         drop(shared);
-        Shared::save(weak, versions);
+        CacheState::save(weak, versions);
     }
 }
 

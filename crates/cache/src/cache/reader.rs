@@ -14,14 +14,14 @@ use crate::error::{CacheError, CacheErrorKind};
 use crate::fill::{self, Relay};
 use crate::object::CachedObject;
 use crate::pool::JobOwner;
-use crate::shared::{ClientLimits, Permit, Shared};
+use crate::shared::{CacheState, ClientLimits, Permit};
 use crate::store::{StoredUnit, is_divided};
 use crate::version::{ObjectVersion, ReadStep};
 
 /// A reader of an object.
 #[derive(Debug)]
 pub struct Reader {
-    shared: Arc<Shared>,
+    shared: Arc<CacheState>,
     object: Arc<CachedObject>,
     version: Arc<ObjectVersion>,
     /// Its number among the readers of the version.
@@ -40,7 +40,7 @@ pub struct Reader {
 
 impl Reader {
     pub(super) fn new(
-        shared: Arc<Shared>,
+        shared: Arc<CacheState>,
         object: Arc<CachedObject>,
         version: Arc<ObjectVersion>,
         cdn_loop: String,

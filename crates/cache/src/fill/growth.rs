@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::CacheErrorKind;
 use crate::pool::JobOwner;
-use crate::shared::Shared;
+use crate::shared::CacheState;
 use crate::store::{EXTENT, Room};
 use crate::version::ObjectVersion;
 
@@ -62,7 +62,7 @@ impl Growth {
         &mut self,
         at: u64,
         room: &mut Room,
-        shared: &Shared,
+        shared: &CacheState,
         version: &ObjectVersion,
     ) {
         let Some(origin) = &self.origin else { return };

@@ -10,13 +10,18 @@ use super::request::ObjectRequest;
 use crate::error::CacheErrorKind;
 use crate::object::{FetchGuard, FetchOutcome, PendingFetch};
 use crate::ranges::RangeSet;
-use crate::shared::{Counters, Permit, Shared};
+use crate::shared::{CacheState, Counters, Permit};
 use crate::store::{LoadedFile, is_shortage, journal_unit, units};
 use crate::version::ObjectVersion;
 
 /// Loads an object that an earlier process stored; fetches it from the origin if there is no usable
 /// one.
-pub(crate) fn load(shared: &Arc<Shared>, guard: FetchGuard, wanted: ObjectRequest, permit: Permit) {
+pub(crate) fn load(
+    shared: &Arc<CacheState>,
+    guard: FetchGuard,
+    wanted: ObjectRequest,
+    permit: Permit,
+) {
     let object = &guard.object;
     let digest = object.key.digest();
     let origins = &shared.origins.names;
@@ -72,7 +77,12 @@ pub(crate) fn load(shared: &Arc<Shared>, guard: FetchGuard, wanted: ObjectReques
 }
 
 /// Validates an object that was loaded and may be used meanwhile, unless another request does so.
-fn revalidate(shared: &Arc<Shared>, loaded: &FetchGuard, wanted: &ObjectRequest, permit: Permit) {
+fn revalidate(
+    shared: &Arc<CacheState>,
+    loaded: &FetchGuard,
+    wanted: &ObjectRequest,
+    permit: Permit,
+) {
     let object = Arc::clone(&loaded.object);
     let pending = Arc::new(PendingFetch::new(loaded.pending.epoch, wanted.client));
     {
@@ -87,7 +97,7 @@ fn revalidate(shared: &Arc<Shared>, loaded: &FetchGuard, wanted: &ObjectRequest,
 }
 
 fn run_fetch(
-    shared: &Arc<Shared>,
+    shared: &Arc<CacheState>,
     guard: FetchGuard,
     wanted: ObjectRequest,
     permit: Permit,

@@ -7,7 +7,7 @@ use underpass_client::download::interpret::{FileRequest, StrongValidator};
 
 use super::origins::{OriginFailure, OriginResponse, is_node_id};
 use crate::key::CacheKey;
-use crate::shared::Shared;
+use crate::shared::CacheState;
 
 /// A client's request for an object.
 #[derive(Clone, Debug, Default)]
@@ -44,7 +44,7 @@ pub(super) fn file_request(
 
 /// Sends a request for an object to the origins, with more fields; `is_resumed` continues a body.
 pub(super) fn send(
-    shared: &Shared,
+    shared: &CacheState,
     key: &CacheKey,
     request: &FileRequest,
     more: &[(&'static str, String)],

@@ -36,7 +36,7 @@ use crate::store::{CacheFolder, DiskQuota, Restored};
 use crate::version::ObjectVersion;
 
 /// The state shared by all parts of a cache.
-pub(crate) struct Shared {
+pub(crate) struct CacheState {
     pub(crate) options: CacheOptions,
     pub(crate) folder: CacheFolder,
     pub(crate) quota: Arc<DiskQuota>,
@@ -182,7 +182,7 @@ impl Counters {
     }
 }
 
-impl Shared {
+impl CacheState {
     pub(crate) fn open(options: CacheOptions) -> Result<Self, OpenError> {
         let folder = CacheFolder::open(&options.folder)?;
         let null = File::options().write(true).open("/dev/null").map_err(|source| {
@@ -423,9 +423,9 @@ impl Shared {
     }
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for CacheState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").field("folder", &self.folder).finish_non_exhaustive()
+        f.debug_struct("CacheState").field("folder", &self.folder).finish_non_exhaustive()
     }
 }
 

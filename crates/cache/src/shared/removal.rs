@@ -3,13 +3,13 @@
 use std::io;
 use std::sync::Arc;
 
-use super::{Counters, Shared};
+use super::{CacheState, Counters};
 use crate::error::CacheErrorKind;
 use crate::key::KeyDigest;
 use crate::object::CachedObject;
 use crate::version::ObjectVersion;
 
-impl Shared {
+impl CacheState {
     /// Removes an object from the disk and from memory; returns whether there was one. Its readers
     /// still get all of it.
     pub(crate) fn remove(&self, digest: &KeyDigest) -> io::Result<bool> {

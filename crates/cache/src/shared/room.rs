@@ -4,12 +4,12 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Counters, Shared};
+use super::{CacheState, Counters};
 use crate::error::{CacheError, CacheErrorKind};
 use crate::store::{EXTENT, QuotaExceeded, Room, StoredUnit, is_divided, is_shortage};
 use crate::version::{Eviction, ObjectVersion};
 
-impl Shared {
+impl CacheState {
     /// Reserves room for the bytes of a fill, whose end is `u64::MAX` if it is unknown. It begins
     /// with one extent; [`claim`](Self::claim) makes room for more, and [`grow`](Self::grow) if the
     /// length is unknown. Nothing is evicted for a body that is not stored.

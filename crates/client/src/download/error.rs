@@ -50,7 +50,7 @@ pub enum DownloadError {
     /// A part of the file has arrived, but the response is a whole without `ETag` and
     /// `Last-Modified`: it may be another file, such as an error page.
     #[error("the response has neither ETag nor Last-Modified, so it may be a different file")]
-    NoVersion,
+    NoValidator,
     /// The server sends no digest with which to verify the file.
     #[error("the server sends no digest, so the file cannot be verified")]
     NoDigest,
@@ -136,7 +136,7 @@ impl DownloadError {
     /// Returns whether another server may have the file although this one failed.
     pub(super) fn is_of_source(&self) -> bool {
         match self {
-            Self::Changed | Self::NoDigest | Self::NoRanges | Self::NoVersion => true,
+            Self::Changed | Self::NoDigest | Self::NoRanges | Self::NoValidator => true,
             Self::Client(error) => !matches!(error, ClientError::Cancelled),
             _ => false,
         }
@@ -167,7 +167,7 @@ impl DownloadError {
     pub fn is_temporary(&self) -> bool {
         match self {
             Self::Client(error) => error.is_temporary(),
-            Self::NoVersion => true,
+            Self::NoValidator => true,
             _ => false,
         }
     }

@@ -103,7 +103,7 @@ impl<'a> Downloader<'a> {
         on_event: &(dyn Fn(&DownloadEvent<'_>) + Sync),
     ) -> Result<DownloadOutcome, DownloadFailed> {
         let mut moved = Report::default();
-        let mut first = Server { client: &self.client, url };
+        let mut first = SourceServer { client: &self.client, url };
         let mut mirrors = self.mirrors.as_slice();
         loop {
             let download = Download::new(self, first, mirrors, target, gauge, on_event);
@@ -149,7 +149,7 @@ impl<'a> Downloader<'a> {
         gauge: &Gauge,
         on_event: &(dyn Fn(&DownloadEvent<'_>) + Sync),
     ) -> Result<DownloadOutcome, DownloadFailed> {
-        let server = Server { client: &self.client, url };
+        let server = SourceServer { client: &self.client, url };
         let mut download = Download::new(self, server, &[], target, gauge, on_event);
         download.opened = Some(answer);
         download.run()
@@ -159,7 +159,7 @@ impl<'a> Downloader<'a> {
     /// the combined pieces of several servers did not have.
     fn fetch_singly(
         &self,
-        (first, mirrors, wrong): (Server<'_, 'a>, &[MirrorServer<'a>], &DownloadError),
+        (first, mirrors, wrong): (SourceServer<'_, 'a>, &[MirrorServer<'a>], &DownloadError),
         target: &Target<'_>,
         gauge: &Gauge,
         on_event: &(dyn Fn(&DownloadEvent<'_>) + Sync),
@@ -199,7 +199,7 @@ impl<'a> Downloader<'a> {
 
 /// A server and the file on it.
 #[derive(Clone, Copy)]
-struct Server<'s, 'a> {
+struct SourceServer<'s, 'a> {
     client: &'s HttpClient<'a>,
     url: &'s Url,
 }

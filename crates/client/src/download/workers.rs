@@ -225,7 +225,7 @@ impl<'c> Workers<'c> {
             }
             Interpretation::Refused => Err(answer.connection.refusal(&answer.response).into()),
             Interpretation::Changed if lacks_validator(&answer.response) => {
-                Err(DownloadError::NoVersion)
+                Err(DownloadError::NoValidator)
             }
             Interpretation::Changed if ignores_range(&request, &answer.response) => {
                 Err(DownloadError::NoRanges)

@@ -55,7 +55,7 @@ impl Hinted for DownloadError {
             Self::Local { action, source } => return action.hint(source),
             Self::NoDigest => "leave out --verify, or give the digest with --digest",
             // The name of the partial file is known, or the download cannot be resumed.
-            Self::NoRanges | Self::NoVersion => return None,
+            Self::NoRanges | Self::NoValidator => return None,
             Self::NoRoom { .. } => "free some space or choose another folder",
             Self::Replaced => {
                 "fetch it when nothing else writes there, or name another file with -o"
@@ -70,7 +70,7 @@ impl Hinted for DownloadError {
 impl Hinted for DownloadFailed {
     fn hint(&self) -> Option<Hint> {
         match self.kept {
-            Some(_) if matches!(self.error, DownloadError::NoVersion) => {
+            Some(_) if matches!(self.error, DownloadError::NoValidator) => {
                 Some(Hint::new("the same command resumes from there; remove it to start over"))
             }
             Some(_) if !self.error.is_about_name() => {

@@ -80,7 +80,7 @@ pub trait FillObserver {
     }
 
     /// Called when a piece failed and is retried after `wait`.
-    fn again(&self, path: &str, error: &ClientError, wait: Duration) {
+    fn retrying(&self, path: &str, error: &ClientError, wait: Duration) {
         let _ = (path, error, wait);
     }
 }
@@ -238,7 +238,7 @@ impl<'c> Filler<'c> {
             };
             self.has_answered |= !error.is_unreachable_host();
             let report = |error: &ClientError, wait| {
-                self.observer.again(&wanted.path, error, wait);
+                self.observer.retrying(&wanted.path, error, wait);
             };
             backoff.wait(error, self.has_answered, self.client.cancel.as_slice(), report)?;
         }

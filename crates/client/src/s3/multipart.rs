@@ -219,7 +219,7 @@ impl<'p, 'a, 't> StoredParts<'p, 'a, 't> {
                         }
                         return;
                     };
-                    self.emit(&UploadEvent::Again { error: &error, wait, resumes: true });
+                    self.emit(&UploadEvent::Retrying { error: &error, wait, resumes: true });
                     let flags: Vec<_> =
                         self.client.cancel.into_iter().chain([&self.is_over]).collect();
                     if !sleep(wait, &flags) {

@@ -377,7 +377,7 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
             };
             let cancel = self.client.cancel.as_slice();
             backoff.wait(UploadError::from(error), self.has_answered, cancel, |error, wait| {
-                (self.on_event)(&UploadEvent::Again { error, wait, resumes: true });
+                (self.on_event)(&UploadEvent::Retrying { error, wait, resumes: true });
             })?;
             self.is_in_doubt |= is_uncertain;
         }

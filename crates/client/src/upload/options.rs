@@ -93,7 +93,7 @@ pub enum UploadEvent<'e> {
         reason: &'e str,
     },
     /// An attempt failed and will be repeated.
-    Again {
+    Retrying {
         /// The reason why it failed.
         error: &'e UploadError,
         /// The time until the next attempt.

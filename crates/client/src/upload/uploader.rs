@@ -388,7 +388,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         }
         let resumes = self.kept.resource.is_some();
         backoff.wait(error, true, self.client.cancel.as_slice(), |error, wait| {
-            (self.on_event)(&UploadEvent::Again { error, wait, resumes });
+            (self.on_event)(&UploadEvent::Retrying { error, wait, resumes });
             self.idle = None;
         })?;
         if !resumes && self.url != *self.given {

@@ -112,7 +112,7 @@ fn a_response_without_a_version_discards_no_received_bytes() {
         client.options.retries = 2;
         if pages > 1 {
             let failed = client.get(&server.url("/")).unwrap_err();
-            assert!(matches!(failed.error, DownloadError::NoVersion), "{failed:?}");
+            assert!(matches!(failed.error, DownloadError::NoValidator), "{failed:?}");
             assert_eq!(failed.kept.unwrap().bytes, 8 << 20);
             assert_eq!(client.names(), ["file.part", "file.part.journal"]);
             is_well.store(true, Ordering::Relaxed);

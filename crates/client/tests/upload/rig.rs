@@ -297,7 +297,7 @@ pub fn put(file: &File, url: &Url, change: impl FnOnce(&mut UploadOptions)) -> O
         UploadEvent::Progress(progress) => (options.watch)(progress.bytes),
         UploadEvent::Resumed { at } => events.push(format!("resumed at {at}")),
         UploadEvent::StartedOver { reason } => events.push(format!("started over: {reason}")),
-        UploadEvent::Again { error, resumes, .. } => {
+        UploadEvent::Retrying { error, resumes, .. } => {
             events.push(format!("again ({resumes}): {error}"))
         }
         UploadEvent::Redirected { to } => events.push(format!("redirected to {to}")),

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::entry::Entry;
+use crate::entry::ListedEntry;
 use crate::readme::Readme;
 
 /// A format of a listing, which writes into a buffer.
@@ -10,7 +10,7 @@ pub(crate) trait Form {
     /// Writes the part before the entries.
     fn begin(&mut self, out: &mut Vec<u8>);
     /// Writes one entry.
-    fn entry(&mut self, entry: &Entry, out: &mut Vec<u8>);
+    fn entry(&mut self, entry: &ListedEntry, out: &mut Vec<u8>);
     /// Writes the part after the entries, whose counts are in `tally`.
     fn end(&mut self, tally: &PageCounts, out: &mut Vec<u8>);
     /// Checks that everything was written.
@@ -68,7 +68,7 @@ pub(crate) struct PageCounts {
 
 impl PageCounts {
     /// Counts one more entry.
-    pub(crate) fn add(&mut self, entry: &Entry) {
+    pub(crate) fn add(&mut self, entry: &ListedEntry) {
         if entry.attributes.is_folder() {
             self.folders += 1;
         } else {

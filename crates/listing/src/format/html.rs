@@ -19,7 +19,7 @@ use super::form::{Form, Incomplete, Outline, PageCounts};
 use super::icon::{icon, is_picture};
 use super::markdown::section;
 use crate::Listing;
-use crate::entry::Entry;
+use crate::entry::ListedEntry;
 use crate::text::{compact, compact_style, counted, grouped, human_size, utc, visible};
 
 /// The value of the page's `Content-Security-Policy`: a browser may use only what the page holds.
@@ -272,7 +272,7 @@ impl<'l> HtmlForm<'l> {
     }
 
     /// Returns the row of one entry.
-    fn row(&self, entry: &Entry) -> Markup {
+    fn row(&self, entry: &ListedEntry) -> Markup {
         let attributes = &entry.attributes;
         let is_folder = attributes.is_folder();
         let (slash, sticky) = if is_folder { ("/", self.sticky.as_str()) } else { ("", "") };
@@ -390,7 +390,7 @@ impl Form for HtmlForm<'_> {
         }
     }
 
-    fn entry(&mut self, entry: &Entry, out: &mut Vec<u8>) {
+    fn entry(&mut self, entry: &ListedEntry, out: &mut Vec<u8>) {
         push(out, &self.row(entry));
     }
 

@@ -1,9 +1,9 @@
 //! Selects the icon before a name. The images are in the style sheet.
 
-use crate::entry::Entry;
+use crate::entry::ListedEntry;
 
 /// Returns the class of an entry's link.
-pub(crate) fn icon(entry: &Entry) -> &'static str {
+pub(crate) fn icon(entry: &ListedEntry) -> &'static str {
     if entry.attributes.is_folder() {
         return "dir";
     }
@@ -14,13 +14,13 @@ pub(crate) fn icon(entry: &Entry) -> &'static str {
 }
 
 /// Returns whether browsers show the file as a picture.
-pub(crate) fn is_picture(entry: &Entry) -> bool {
+pub(crate) fn is_picture(entry: &ListedEntry) -> bool {
     !entry.attributes.is_folder()
         && extension(entry).is_some_and(|extension| PICTURES.contains(&extension.as_slice()))
 }
 
 /// Returns the part of a name after its last dot, in lower case.
-fn extension(entry: &Entry) -> Option<Vec<u8>> {
+fn extension(entry: &ListedEntry) -> Option<Vec<u8>> {
     let dot = entry.name.iter().rposition(|&byte| byte == b'.')?;
     Some(entry.name[dot + 1..].to_ascii_lowercase())
 }

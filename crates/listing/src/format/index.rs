@@ -7,7 +7,7 @@ use underpass_protocol::encode_path as encode;
 
 use super::form::{Form, Outline, PageCounts};
 use crate::Listing;
-use crate::entry::Entry;
+use crate::entry::ListedEntry;
 use crate::text::{autoindex_time, visible};
 
 /// Writes the page.
@@ -26,7 +26,7 @@ impl Form for IndexForm<'_> {
         push(out, &[&title, "</h1><hr><pre><a href=\"../\">../</a>\r\n"]);
     }
 
-    fn entry(&mut self, entry: &Entry, out: &mut Vec<u8>) {
+    fn entry(&mut self, entry: &ListedEntry, out: &mut Vec<u8>) {
         let is_folder = entry.attributes.is_folder();
         let slash = if is_folder { "/" } else { "" };
         let name = format!("{}{slash}", visible(&entry.name));

@@ -7,7 +7,7 @@ use serde::Serialize;
 use underpass_protocol::encode_path as encode;
 
 use super::form::{Form, Outline, PageCounts};
-use crate::entry::Entry;
+use crate::entry::ListedEntry;
 use crate::text::rfc3339;
 
 /// One entry as a JSON object.
@@ -36,7 +36,7 @@ struct JsonRow<'e> {
 
 impl<'e> JsonRow<'e> {
     /// Creates the object of an entry.
-    fn new(entry: &'e Entry) -> Self {
+    fn new(entry: &'e ListedEntry) -> Self {
         let attributes = &entry.attributes;
         let name = String::from_utf8_lossy(&entry.name);
         let is_dir = attributes.is_folder();
@@ -83,7 +83,7 @@ impl Form for JsonForm {
         out.extend_from_slice(self.opening.as_bytes());
     }
 
-    fn entry(&mut self, entry: &Entry, out: &mut Vec<u8>) {
+    fn entry(&mut self, entry: &ListedEntry, out: &mut Vec<u8>) {
         if !std::mem::take(&mut self.is_empty) {
             out.extend_from_slice(self.between.as_bytes());
         }
@@ -103,7 +103,7 @@ pub(crate) struct SizeForm<'l>(pub(crate) &'l Outline);
 impl Form for SizeForm<'_> {
     fn begin(&mut self, _: &mut Vec<u8>) {}
 
-    fn entry(&mut self, _: &Entry, _: &mut Vec<u8>) {}
+    fn entry(&mut self, _: &ListedEntry, _: &mut Vec<u8>) {}
 
     fn end(&mut self, tally: &PageCounts, out: &mut Vec<u8>) {
         let PageCounts { folders, files, bytes, .. } = tally;

@@ -5,7 +5,7 @@ use std::io;
 
 use super::form::{Form, PageCounts};
 use crate::Listing;
-use crate::entry::Entry;
+use crate::entry::ListedEntry;
 
 /// Writes the properties of files and folders.
 pub trait Describe {
@@ -48,7 +48,7 @@ impl Form for MultistatusForm<'_> {
         self.describe(self.listing.path, true, out);
     }
 
-    fn entry(&mut self, entry: &Entry, out: &mut Vec<u8>) {
+    fn entry(&mut self, entry: &ListedEntry, out: &mut Vec<u8>) {
         self.describe(&self.listing.path_of(&entry.name), entry.attributes.is_folder(), out);
     }
 

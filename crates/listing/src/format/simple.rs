@@ -5,7 +5,7 @@
 //! start of the line, and `\n`, `\r` and `\\` in the name.
 
 use super::form::{Form, PageCounts};
-use crate::entry::Entry;
+use crate::entry::ListedEntry;
 
 /// Writes names.
 pub(crate) struct SimpleForm;
@@ -13,7 +13,7 @@ pub(crate) struct SimpleForm;
 impl Form for SimpleForm {
     fn begin(&mut self, _: &mut Vec<u8>) {}
 
-    fn entry(&mut self, entry: &Entry, out: &mut Vec<u8>) {
+    fn entry(&mut self, entry: &ListedEntry, out: &mut Vec<u8>) {
         if entry.name.iter().any(|byte| matches!(byte, b'\n' | b'\r' | b'\\')) {
             out.push(b'\\');
             push_escaped(&entry.name, out);

@@ -9,7 +9,7 @@ use underpass_protocol::FileVersion;
 use super::checksum::{ChecksumJobs, ChecksumRequest, ChecksumResult, PartialSum};
 use super::checksums::ChecksumKey;
 use crate::server::limits::batches::answer_all;
-use crate::server::shared::Shared;
+use crate::server::shared::ServerState;
 use underpass_protocol::request::ClientNet;
 
 /// A checksum that is being computed; it is abandoned once nothing waits for it.
@@ -22,7 +22,7 @@ pub(crate) struct ChecksumTask {
 
 /// Begins to compute a checksum, or joins those that wait for it already.
 pub(crate) fn begin(
-    shared: &Arc<Shared>,
+    shared: &Arc<ServerState>,
     client: ClientNet,
     request: ChecksumRequest,
 ) -> ChecksumTask {
@@ -49,7 +49,7 @@ pub(crate) fn begin(
 }
 
 /// Reads the next slice of a file in the turn of a client, and submits the one after it.
-fn step(shared: &Arc<Shared>, client: ClientNet, key: ChecksumKey) {
+fn step(shared: &Arc<ServerState>, client: ClientNet, key: ChecksumKey) {
     let ChecksumJobs { jobs, queue } = &shared.checksum_jobs;
     let Some(mut sum) = jobs.take(&key, client) else { return };
     let before = sum.at;

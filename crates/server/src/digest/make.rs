@@ -14,13 +14,13 @@ use crate::digest::settle::wait_for_writes;
 use crate::server::limits::batches::answer_all;
 use crate::server::limits::disk_queue::{SLICE, SLICE_TIME};
 use crate::server::limits::priority::{Work, let_others_run};
-use crate::server::shared::Shared;
+use crate::server::shared::ServerState;
 use underpass_protocol::request::ClientNet;
 
 /// Computes and remembers a digest, or waits for one that is being computed already. A digest that
 /// no future awaits any more is abandoned.
 pub(crate) async fn make(
-    shared: &Arc<Shared>,
+    shared: &Arc<ServerState>,
     client: ClientNet,
     request: DigestRequest,
 ) -> DigestResult {
@@ -35,7 +35,7 @@ pub(crate) async fn make(
 }
 
 /// Reads the next slice of a file in the turn of a client, and submits the one after it.
-fn step(shared: &Arc<Shared>, client: ClientNet, key: DigestKey) {
+fn step(shared: &Arc<ServerState>, client: ClientNet, key: DigestKey) {
     let Digests { jobs, queue, .. } = &shared.digests;
     let Some(mut digest) = jobs.take(&key, client) else { return };
     match digest.read_slice(shared) {
@@ -51,7 +51,7 @@ fn step(shared: &Arc<Shared>, client: ClientNet, key: DigestKey) {
 impl PartialDigest {
     /// Reads a slice; returns the result if that was the last one. A digest is remembered, unless
     /// another request has done so.
-    fn read_slice(&mut self, shared: &Shared) -> Option<DigestResult> {
+    fn read_slice(&mut self, shared: &ServerState) -> Option<DigestResult> {
         let DigestRequest { file, version, algorithm } = &self.request;
         if self.at == 0 {
             if shared.digests.get(version, &[*algorithm]).is_some() {

@@ -15,7 +15,7 @@ use crate::files::open_files::is_missing;
 use crate::routing::error_page::navigation_links;
 use crate::routing::response::{RETRY_SOON, Response};
 use crate::server::settings::SiteSettings;
-use crate::server::shared::Shared;
+use crate::server::shared::ServerState;
 use crate::server::sites::local::Selection;
 use crate::server::sites::site::Site;
 use crate::server::worker::Worker;
@@ -76,7 +76,7 @@ impl<'a> RequestContext<'a> {
     }
 
     /// Returns the state that all workers share.
-    pub(crate) fn shared(&self) -> &'a Arc<Shared> {
+    pub(crate) fn shared(&self) -> &'a Arc<ServerState> {
         &self.worker.shared
     }
 

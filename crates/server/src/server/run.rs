@@ -14,7 +14,7 @@ use crate::server::listen::kind::ListenerKind;
 use crate::server::listen::{self, Listener};
 use crate::server::serve;
 use crate::server::settings::{ServeError, ServerEvent, ServerSummary, Settings};
-use crate::server::shared::Shared;
+use crate::server::shared::ServerState;
 use crate::server::sites::published::{Published, SiteControl};
 use crate::uploads;
 use underpass_observe::access_log::AccessEntry;
@@ -22,7 +22,7 @@ use underpass_observe::access_log::AccessEntry;
 /// A server that listens, and serves once it is [`run`](Self::run).
 #[derive(Debug)]
 pub struct Server {
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
     published: Arc<Published>,
     listeners: Vec<Listener>,
 }
@@ -42,7 +42,7 @@ impl Server {
         let workers = settings.workers.max(1);
         let sites = std::mem::take(&mut settings.sites);
         let has_health = sites.iter().any(|site| site.health);
-        let shared = Arc::new(Shared::new(Settings { workers, ..settings }, has_health)?);
+        let shared = Arc::new(ServerState::new(Settings { workers, ..settings }, has_health)?);
         let published = Arc::new(Published::new(&shared, sites)?);
         let settings = &shared.settings;
         let kind = if settings.tls.is_some() { ListenerKind::Tls } else { ListenerKind::Plain };

@@ -27,7 +27,7 @@ use crate::server::control::Phase;
 use crate::server::limits::admission::Ticket;
 use crate::server::limits::priority::step_back;
 use crate::server::listen::kind::ListenerKind;
-use crate::server::shared::Shared;
+use crate::server::shared::ServerState;
 use crate::server::sites::published::Published;
 use crate::server::worker::{Worker, max_helpers};
 use crate::uploads;
@@ -35,7 +35,7 @@ use underpass_protocol::request::proxy_header::ProxiedClient;
 
 /// Serves until the phase changes; returns the number of transfers that were cut off.
 pub(crate) fn run(
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
     published: Arc<Published>,
     index: usize,
     listeners: Vec<(OwnedFd, ListenerKind)>,

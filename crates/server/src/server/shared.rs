@@ -32,7 +32,7 @@ use underpass_observe::transfers::Transfers;
 use underpass_protocol::response::resumption::Resumptions;
 
 /// The state that all workers share.
-pub(crate) struct Shared {
+pub(crate) struct ServerState {
     /// The settings; the sites in them are taken.
     pub(crate) settings: Settings,
     pub(crate) metrics: Metrics,
@@ -91,7 +91,7 @@ type ResponseObserver = Box<dyn Fn(&AccessEntry) -> ControlFlow<()> + Send + Syn
 /// A function that is called with events of the server.
 type EventHandler = Box<dyn Fn(ServerEvent) + Send + Sync>;
 
-impl Shared {
+impl ServerState {
     /// Creates the shared state; [`Self::listen_to`] sets the log and the event handler later.
     pub(crate) fn new(settings: Settings, has_health: bool) -> Result<Self, ServeError> {
         let null = std::fs::File::options()
@@ -220,9 +220,9 @@ impl Shared {
     }
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for ServerState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").field("settings", &self.settings).finish_non_exhaustive()
+        f.debug_struct("ServerState").field("settings", &self.settings).finish_non_exhaustive()
     }
 }
 

@@ -17,7 +17,7 @@ use crate::observe::pending_entry::LineBuffers;
 use crate::server::limits::helper_shares::HelperShares;
 use crate::server::limits::turn_queue::TurnQueue;
 use crate::server::settings::Settings;
-use crate::server::shared::Shared;
+use crate::server::shared::ServerState;
 use crate::server::sites::local::{LocalSite, LocalSites, Selection};
 use crate::server::sites::published::Published;
 use underpass_observe::metrics::WorkerMetrics;
@@ -28,7 +28,7 @@ use underpass_protocol::response::validator::whole_seconds;
 /// The state that the connections of one thread share.
 #[derive(Debug)]
 pub(crate) struct Worker {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<ServerState>,
     /// The number of the worker, from 0.
     pub(crate) index: usize,
     pub(crate) published: Arc<Published>,
@@ -69,7 +69,7 @@ struct LongestIdle {
 }
 
 impl Worker {
-    pub(crate) fn new(shared: Arc<Shared>, published: Arc<Published>, index: usize) -> Self {
+    pub(crate) fn new(shared: Arc<ServerState>, published: Arc<Published>, index: usize) -> Self {
         Self {
             index,
             sites: RefCell::new(LocalSites::new(&published, &shared.settings)),

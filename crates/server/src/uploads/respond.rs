@@ -12,7 +12,7 @@ use crate::connection::peer::Activity;
 use crate::observe::access_entry;
 use crate::routing::context::RequestContext;
 use crate::routing::response::Response;
-use crate::server::shared::Shared;
+use crate::server::shared::ServerState;
 use crate::server::sites::published::Sites;
 use crate::uploads::parts::stale_uploads;
 use crate::uploads::receive::{ReceiveOutcome, UploadJob};
@@ -26,7 +26,7 @@ use underpass_protocol::request::target::Target;
 
 /// Maintains the uploads once a second: ends those that are too slow, and has parts removed that
 /// have waited too long.
-pub(crate) fn tick(shared: &Shared, sites: &Sites, now: Instant) {
+pub(crate) fn tick(shared: &ServerState, sites: &Sites, now: Instant) {
     shared.uploads.slots.end_slow(shared.settings.timeout, now);
     sites.all.iter().for_each(stale_uploads::expire);
 }

@@ -23,7 +23,8 @@ use self::loads::{BadLoad, load};
 use super::requests::{REQUESTS, subject};
 use crate::error::{BenchError, Result};
 use crate::load::{
-    Host, Latencies, LoadWindow, ResourceUse, Server, ServerFixture, accept_any_certificate, peak,
+    Host, Latencies, LoadWindow, ResourceUse, RunningServer, ServerFixture, accept_any_certificate,
+    peak,
 };
 use crate::options::{Measure, ServerArgs};
 use crate::record::{
@@ -107,7 +108,7 @@ impl AttackedServer<'_> {
     fn measure_good_client(
         &self,
         load: &BadLoad,
-        server: &Server,
+        server: &RunningServer,
         host: &Host,
     ) -> io::Result<(ResourceUse, f64, Hostile)> {
         let time = self.0.time();

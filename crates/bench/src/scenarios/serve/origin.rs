@@ -13,7 +13,7 @@ use super::super::requests::{REQUESTS, subject};
 use crate::error::{BenchError, Result, plain};
 use crate::load::{
     CACHE, CacheSetup, CountingOrigin, Host, Latencies, LoadConnection, LoadWindow, ResourceUse,
-    ResponseFault, Server, ServerFixture, ServerKind, require_status,
+    ResponseFault, RunningServer, ServerFixture, ServerKind, require_status,
 };
 use crate::options::{Measure, Named, ServerArgs, SystemArgs, among, bytes, bytes_from, number};
 use crate::record::{
@@ -99,7 +99,7 @@ impl Scenario for Origin<'_> {
     fn verify(&mut self, cell: &Cell) -> Result<Verification> {
         self.origin.set_rate(u64::MAX);
         let contender = cell.variant.contender;
-        let work = |_: &Server, host: &Host| host.digest(&format!("/{CROWD}"), cell.size);
+        let work = |_: &RunningServer, host: &Host| host.digest(&format!("/{CROWD}"), cell.size);
         let setup = self.setup(contender, u64::MAX);
         let (arrived, _) = self.fixture.with_server(setup, work)?;
         Verification::compare(arrived, &self.fixture.sha256, contender)
@@ -108,7 +108,7 @@ impl Scenario for Origin<'_> {
     fn sample(&mut self, cell: &Cell) -> Result<Measured> {
         let contender = cell.variant.contender;
         let mut found = OriginFound::default();
-        let crowd = |server: &Server, host: &Host| {
+        let crowd = |server: &RunningServer, host: &Host| {
             let spent = self.crowd(cell.size, (server, host), &mut found)?;
             if CacheSetup::fetches_ranges(contender) {
                 found.ranges = Some(self.ranges(host)?);
@@ -118,11 +118,11 @@ impl Scenario for Origin<'_> {
         let (spent, all_cpu_s) =
             self.fixture.with_server(self.setup(contender, u64::MAX), crowd)?;
         let folder = self.fixture.site.folder.file(CACHE);
-        let scan = |_: &Server, host: &Host| self.scan(host, &folder);
+        let scan = |_: &RunningServer, host: &Host| self.scan(host, &folder);
         let ((hot, kept), _) =
             self.fixture.with_server(self.setup(contender, self.args.budget), scan)?;
         (found.hot, found.kept) = (hot, (kept, self.args.budget));
-        let plain = |_: &Server, host: &Host| self.request_from_all(cell.size, host);
+        let plain = |_: &RunningServer, host: &Host| self.request_from_all(cell.size, host);
         let (plain, _) = self.fixture.with_server(Contender::Underpass, plain)?;
         found.plain_s = plain.as_secs_f64();
         Ok(spent.measured(spent.elapsed_s(), Served::Origin(found), all_cpu_s))
@@ -139,7 +139,7 @@ impl Origin<'_> {
     fn crowd(
         &self,
         size: u64,
-        (server, host): (&Server, &Host),
+        (server, host): (&RunningServer, &Host),
         found: &mut OriginFound,
     ) -> io::Result<ResourceUse> {
         self.origin.set_rate(self.args.origin_rate);

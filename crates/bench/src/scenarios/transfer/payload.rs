@@ -10,7 +10,7 @@ use std::process::Command;
 
 use super::clients::{download, download_tree, isolated, upload};
 use crate::error::{BenchError, Result};
-use crate::load::{DUFS, NGINX_DAV, ServedSite, Server, ServerKind, ServerUsage};
+use crate::load::{DUFS, NGINX_DAV, RunningServer, ServedSite, ServerKind, ServerUsage};
 use crate::record::{Cell, CommandLine, Contender, Counted, MemoryState, Role, Side};
 use crate::run::{
     CallTracer, CommandWords, Content, Context, FileTree, Finished, Measured, Noise, Running,
@@ -151,7 +151,7 @@ impl Transfer<'_> {
     }
 
     /// Starts a server, and returns it with the command of a client.
-    fn begin(&self, contender: Contender) -> Result<(Server, Command)> {
+    fn begin(&self, contender: Contender) -> Result<(RunningServer, Command)> {
         let server = self.site.start(&self.payload.server(contender))?;
         let url = format!("http://{}/", server.address);
         let words = self.payload.words(contender, &url, &self.path());

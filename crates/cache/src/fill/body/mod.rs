@@ -22,13 +22,13 @@ use super::relay::RelayWriter;
 use crate::error::{CacheError, CacheErrorKind};
 use crate::object::CachedObject;
 use crate::ranges::RangeSet;
-use crate::shared::{Counters, FillReport, Shared, extent_end};
+use crate::shared::{CacheState, Counters, FillReport, extent_end};
 use crate::store::{EXTENT, HeldRoom, Room, units};
 use crate::version::ObjectVersion;
 
 /// A running fill of one version of an object. Dropping it ends the fill.
 pub(super) struct Fill {
-    shared: Arc<Shared>,
+    shared: Arc<CacheState>,
     object: Arc<CachedObject>,
     version: Arc<ObjectVersion>,
     id: u64,
@@ -53,7 +53,7 @@ pub(super) struct Fill {
 
 /// Fills a hole of a version. The fill is registered as `id`.
 pub(crate) fn fill_hole(
-    shared: &Arc<Shared>,
+    shared: &Arc<CacheState>,
     object: &Arc<CachedObject>,
     version: &Arc<ObjectVersion>,
     id: u64,
@@ -73,7 +73,7 @@ pub(crate) fn fill_hole(
 /// Relays a range of a version to one client without storing it. `first` is a response whose body
 /// is still unread, with the range of that body.
 pub(crate) fn relay(
-    shared: &Arc<Shared>,
+    shared: &Arc<CacheState>,
     object: &Arc<CachedObject>,
     version: &Arc<ObjectVersion>,
     writer: RelayWriter,
@@ -110,7 +110,7 @@ pub(crate) fn relay(
 
 impl Fill {
     pub(super) fn new(
-        shared: &Arc<Shared>,
+        shared: &Arc<CacheState>,
         object: &Arc<CachedObject>,
         version: &Arc<ObjectVersion>,
         id: u64,

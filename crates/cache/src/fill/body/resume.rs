@@ -73,7 +73,7 @@ impl Fill {
                     return Ok(received);
                 }
                 if self.version.is_kept_despite(response) {
-                    return Err(CacheErrorKind::NoVersion.into());
+                    return Err(CacheErrorKind::NoValidator.into());
                 }
                 Err(self.changed())
             }

@@ -25,14 +25,14 @@ use crate::fill::redirects::host_of;
 use crate::fill::relay::Relay;
 use crate::fill::request::{ObjectRequest, file_request, send};
 use crate::object::{CachedObject, FetchGuard, FetchOutcome, Replacement};
-use crate::shared::{Counters, FetchedBody, Shared};
+use crate::shared::{CacheState, Counters, FetchedBody};
 use crate::store::{Room, StoredHead, journal_unit, stored_fields};
 use crate::version::ObjectVersion;
 
 /// Fetches an object from the origin, or validates the stored one. Returns the body that is still
 /// to be moved to the disk, if there is one.
 pub(crate) fn fetch(
-    shared: &Arc<Shared>,
+    shared: &Arc<CacheState>,
     guard: &FetchGuard,
     wanted: &ObjectRequest,
 ) -> Option<FetchedBody> {
@@ -51,7 +51,7 @@ pub(crate) fn fetch(
 }
 
 struct Fetch<'q> {
-    shared: &'q Arc<Shared>,
+    shared: &'q Arc<CacheState>,
     guard: &'q FetchGuard,
     wanted: &'q ObjectRequest,
     requested: SystemTime,
@@ -163,9 +163,9 @@ impl Fetch<'_> {
         may_store(response.status, &stored_fields(response), &self.shared.options.vary_on).is_ok()
     }
 
-    /// Returns whether a response does not prove that the stored version is outdated: only the
-    /// client that requested it gets it.
-    fn is_stray(&self, response: &Response) -> bool {
+    /// Returns whether the stored version stays current despite a response, which only the client
+    /// that requested it gets.
+    fn keeps_stored(&self, response: &Response) -> bool {
         self.object().current().is_some_and(|current| current.is_kept_despite(response))
     }
 
@@ -334,10 +334,10 @@ impl Fetch<'_> {
         // A body that ends with the connection may be truncated; others have a detectable end.
         let is_complete_at_end = received.answer.response.framing != BodyFraming::UntilEnd;
         let is_purged = self.object().state().purges != self.purges;
-        let is_stray = self.is_stray(&received.answer.response);
+        let keeps_stored = self.keeps_stored(&received.answer.response);
         let is_stored = is_complete_at_end
             && !is_purged
-            && !is_stray
+            && !keeps_stored
             && self.may_store(&received.answer.response);
         // A stale version that may be used is validated even if there is no room for a new one.
         let room = if self.wanted.is_relayed || self.object().state().has_no_room() {
@@ -368,7 +368,7 @@ impl Fetch<'_> {
             self.put(&version);
             drop(files);
         } else if !is_purged {
-            if !is_stray {
+            if !keeps_stored {
                 self.withdraw();
             }
             self.object().state().private_until = Some(Instant::now() + PRIVATE_TIME);
@@ -413,7 +413,7 @@ impl Fetch<'_> {
     fn relay(&self, received: OriginResponse, total: Option<u64>, body: Range<u64>) {
         let status = received.answer.response.status;
         let head = self.head(&received.answer.response, total);
-        if !self.is_stray(&received.answer.response) {
+        if !self.keeps_stored(&received.answer.response) {
             // The stored version is outdated.
             self.withdraw();
         }

@@ -33,7 +33,7 @@ impl FillObserver for FillWatch<'_> {
         true
     }
 
-    fn again(&self, path: &str, error: &ClientError, wait: Duration) {
+    fn retrying(&self, path: &str, error: &ClientError, wait: Duration) {
         if !self.args.quiet {
             output::note_retry(&format_args!("{path}: {error}"), wait);
         }

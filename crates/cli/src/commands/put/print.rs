@@ -47,7 +47,7 @@ pub(super) fn event(event: &UploadEvent<'_>, is_quiet: bool) {
         }
         UploadEvent::StartedOver { reason } => format!("starting over: {reason}"),
         UploadEvent::Redirected { to } => format!("the server redirects to {}", shown(to)),
-        UploadEvent::Again { error, wait, resumes } => {
+        UploadEvent::Retrying { error, wait, resumes } => {
             let how = if *resumes { "resuming from there" } else { "starting over" };
             format!("{error}; {how} in {:.1} s", wait.as_secs_f64())
         }

@@ -229,7 +229,7 @@ impl<'j, 'a> Download<'j, 'a> {
     /// Returns the error for a response of another version than the existing part.
     fn changed(&self, request: &FileRequest, response: &Response) -> DownloadError {
         if self.here() > 0 && lacks_validator(response) {
-            DownloadError::NoVersion
+            DownloadError::NoValidator
         } else if ignores_range(request, response) {
             DownloadError::NoRanges
         } else {

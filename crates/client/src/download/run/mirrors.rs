@@ -14,7 +14,7 @@ use underpass_protocol::digest::{Algorithm, Digest};
 use underpass_transport::digest::compute;
 use url::Url;
 
-use crate::download::Server;
+use crate::download::SourceServer;
 use crate::download::error::{DownloadError, Result};
 use crate::download::interpret::StrongValidator;
 use crate::http::{HttpClient, Response};
@@ -38,8 +38,8 @@ pub(in crate::download) struct SentRange {
 
 impl<'c> MirrorServer<'c> {
     /// Returns the server by itself, as the first one to download from.
-    pub(in crate::download) fn as_server(&self) -> Server<'_, 'c> {
-        Server { client: &self.client, url: &self.url }
+    pub(in crate::download) fn as_server(&self) -> SourceServer<'_, 'c> {
+        SourceServer { client: &self.client, url: &self.url }
     }
 
     /// Records a range of the file that came from this server.

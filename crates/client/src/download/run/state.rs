@@ -17,7 +17,7 @@ use crate::download::options::{DownloadEvent, DownloadOptions, Gauge, Target};
 use crate::download::partial_file::{PartialFile, TargetName};
 use crate::download::rate_limit::RateLimit;
 use crate::download::version_attr::RecordedVersion;
-use crate::download::{Downloader, Server};
+use crate::download::{Downloader, SourceServer};
 use crate::http::{HttpClient, OpenResponse, without_credentials};
 use crate::journal::without;
 
@@ -69,7 +69,7 @@ pub(in crate::download) struct Download<'j, 'a> {
 impl<'j, 'a> Download<'j, 'a> {
     pub(in super::super) fn new(
         downloader: &'j Downloader<'a>,
-        Server { client, url }: Server<'j, 'a>,
+        SourceServer { client, url }: SourceServer<'j, 'a>,
         mirrors: &'j [MirrorServer<'a>],
         target: &'j Target<'j>,
         gauge: &'j Gauge,

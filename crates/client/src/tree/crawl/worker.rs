@@ -177,7 +177,7 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
                 DownloadError::Busy
                     | DownloadError::Changed
                     | DownloadError::Digest(_)
-                    | DownloadError::NoVersion
+                    | DownloadError::NoValidator
             ),
         }
     }

@@ -23,14 +23,14 @@ pub(super) fn entries(body: &[u8]) -> Option<BoundedEntries> {
 
 /// Entries; at most one more than [`MAX_LINKS`] is kept.
 pub(super) struct BoundedEntries {
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<JsonLink>,
     /// Whether every object was an entry.
     pub(super) is_whole: bool,
 }
 
 /// An entry in the JSON of any server.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct JsonLink {
     pub(super) link: String,
     pub(super) is_folder: bool,
     pub(super) facts: EntryFacts,
@@ -112,7 +112,7 @@ enum Mode {
 }
 
 impl JsonEntry {
-    fn entry(self) -> Option<Entry> {
+    fn entry(self) -> Option<JsonLink> {
         let path_type = self.path_type.as_deref().unwrap_or_default();
         let is_folder =
             self.is_dir || self.kind.as_deref() == Some("directory") || path_type.ends_with("Dir");
@@ -125,7 +125,7 @@ impl JsonEntry {
         };
         // The properties of a link may be its own or those of its target.
         if self.is_symlink || path_type.starts_with("Symlink") {
-            return Some(Entry { link, is_folder, facts: EntryFacts::default() });
+            return Some(JsonLink { link, is_folder, facts: EntryFacts::default() });
         }
         let modified = match (self.mtime, self.mod_time) {
             (Some(Time::Milliseconds(time)), _) => Some(Timespec {
@@ -143,7 +143,7 @@ impl JsonEntry {
         });
         let size = self.size.filter(|_| !is_folder);
         let facts = EntryFacts { size, modified, mode, tag: None };
-        Some(Entry { link, is_folder, facts })
+        Some(JsonLink { link, is_folder, facts })
     }
 }
 

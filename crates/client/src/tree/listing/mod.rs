@@ -126,7 +126,7 @@ fn read_within(max: usize, base: &Url, media_type: &str, body: &[u8]) -> Option<
             return Some(Listing { is_too_long: true, ..Listing::default() });
         }
         let count = entries.len();
-        for json::Entry { link, is_folder, facts } in entries {
+        for json::JsonLink { link, is_folder, facts } in entries {
             collector.add_link(&mut listing, &link, is_folder, facts);
             if collector.bytes > max {
                 return too_large();

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::server::credentials::Credentials;
 use crate::server::settings::{ServeError, SitesError};
-use crate::server::shared::Shared;
+use crate::server::shared::ServerState;
 use crate::server::sites::settings::SiteSettings;
 use crate::server::sites::site::Site;
 use underpass_engine::wait::lock;
@@ -24,7 +24,7 @@ pub(crate) struct Sites {
 
 impl Sites {
     fn new(
-        shared: &Arc<Shared>,
+        shared: &Arc<ServerState>,
         mut settings: Vec<SiteSettings>,
         before: &[Arc<Site>],
     ) -> Result<Self, ServeError> {
@@ -140,7 +140,7 @@ pub(crate) struct Published {
 impl Published {
     /// Opens the first sites.
     pub(crate) fn new(
-        shared: &Arc<Shared>,
+        shared: &Arc<ServerState>,
         settings: Vec<SiteSettings>,
     ) -> Result<Self, ServeError> {
         let sites = Sites::new(shared, settings, &[])?;
@@ -163,7 +163,7 @@ impl Published {
 /// Replaces the sites of a server while it runs. All clones belong to the same server.
 #[derive(Clone, Debug)]
 pub struct SiteControl {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<ServerState>,
     pub(crate) published: Arc<Published>,
 }
 

@@ -8,7 +8,7 @@ use crate::auth::hosts::Hosts;
 use crate::files::root::Root;
 use crate::routing::path_fields::PathFields;
 use crate::server::settings::ServeError;
-use crate::server::shared::Shared;
+use crate::server::shared::ServerState;
 use crate::server::sites::names_lock::NamesLock;
 use crate::server::sites::settings::SiteSettings;
 use crate::uploads::{Searches, UnfinishedParts};
@@ -20,7 +20,7 @@ use underpass_protocol::response::head::custom_fields;
 
 /// One site, with the state of the server that all sites share.
 pub(crate) struct Site {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<ServerState>,
     /// A number that no other site has, not even an earlier one of the same name: caches that
     /// several sites share have it in their keys.
     pub(crate) number: u64,
@@ -66,7 +66,7 @@ impl SiteSettings {
 impl Site {
     /// Opens the root of a site.
     pub(crate) fn new(
-        shared: &Arc<Shared>,
+        shared: &Arc<ServerState>,
         number: u64,
         settings: SiteSettings,
     ) -> Result<Self, ServeError> {
