@@ -15,12 +15,13 @@ mod upload;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use url::Url;
 
 use crate::error::ClientError;
 pub use crate::error::KeysError;
-use crate::http::{Credentials, TlsSetup};
+use crate::http::{Credentials, HttpClient, TlsSetup};
 use credentials::KeySources;
 use signer::Signer;
 
@@ -95,6 +96,32 @@ impl Store {
         Ok(Self { url: object_url(&self.bucket, key)?, ..self.clone() })
     }
 
+    /// Asks the store for the first keys of the bucket.
+    ///
+    /// # Errors
+    ///
+    /// The response that the bucket does not exist or that the keys are wrong. A store that does not
+    /// respond within `timeout`, or responds otherwise, may be usable later.
+    pub fn check(&self, tls: &TlsSetup, timeout: Duration) -> Result<(), ClientError> {
+        let client = HttpClient {
+            credentials: self.credentials(),
+            tls: tls.clone(),
+            connect_timeout: timeout,
+            timeout,
+            ..HttpClient::default()
+        };
+        let is_final = |error: &ClientError| match error {
+            ClientError::Status { status, code, .. } => {
+                *status == 404 || WRONG_KEYS.contains(&code.as_str())
+            }
+            _ => false,
+        };
+        match Pages::new(None).next(&client, &self.bucket, "") {
+            Err(error) if is_final(&error) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     /// Returns the files and the ports that a confined process needs: those of the store, and those
     /// of the source from which keys are replaced.
     #[must_use]
@@ -137,6 +164,9 @@ pub fn object_url(bucket: &Url, key: &str) -> Result<Url, ClientError> {
         Err(KeysError::InvalidObject(key.to_owned()).into())
     }
 }
+
+/// The error codes of stores for unknown keys and wrong secrets.
+const WRONG_KEYS: [&str; 2] = ["InvalidAccessKeyId", "SignatureDoesNotMatch"];
 
 /// The default region of requests.
 const DEFAULT_REGION: &str = "us-east-1";

@@ -7,10 +7,7 @@ use std::time::Duration;
 use indicatif::BinaryBytes;
 use rustix::fs::statvfs;
 use underpass_cache::{Cache, CacheOptions, KeepFree, OpenError, OriginOptions, RedirectHost};
-use underpass_client::s3::{Pages, Store};
-use underpass_client::{
-    ClientError, Credentials, HttpClient, TlsSetup, Url, input, without_credentials,
-};
+use underpass_client::{Credentials, TlsSetup, Url, input, without_credentials};
 use underpass_engine::Size;
 use underpass_engine::hint::Action;
 use underpass_protocol::caching::FreshnessRules;
@@ -27,9 +24,6 @@ const FRESH_OF_STORES: Duration = Duration::from_secs(60);
 
 /// The time that a store may take to answer before the server starts without its answer.
 const PROBE_TIME: Duration = Duration::from_secs(3);
-
-/// The error codes of stores for unknown keys and wrong secrets.
-const WRONG_KEYS: [&str; 2] = ["InvalidAccessKeyId", "SignatureDoesNotMatch"];
 
 /// The cache in front of an origin, and the access that it needs in a confined process.
 #[derive(Clone, Debug)]
@@ -99,7 +93,8 @@ impl OriginArgs {
                     let (of_store, services) = store.needs();
                     key_files.extend(of_store);
                     ports.extend(services);
-                    refuse_unusable(&url, &store, &tls)?;
+                    let usable = store.check(&tls, PROBE_TIME);
+                    usable.map_err(|error| Failure::line(format!("--origin {url}: {error}")))?;
                     OriginOptions {
                         credentials: store.credentials(),
                         url: store.url,
@@ -181,22 +176,6 @@ fn open_cache(user: Option<&User>, options: CacheOptions) -> Result<Cache> {
         error @ OpenError::Format(_) => Failure::value("--cache", error),
         error => Failure::line(error),
     })
-}
-
-/// Fails if a store responds that a bucket does not exist, or that the keys are wrong. A store that
-/// does not respond may be back when the first file is requested.
-fn refuse_unusable(origin: &Url, store: &Store, tls: &TlsSetup) -> Result<()> {
-    let (credentials, tls) = (store.credentials(), tls.clone());
-    let (connect_timeout, timeout) = (PROBE_TIME, PROBE_TIME);
-    let client = HttpClient { credentials, tls, connect_timeout, timeout, ..Default::default() };
-    match Pages::new(None).next(&client, &store.bucket, "") {
-        Err(ref error @ ClientError::Status { status, ref code, .. })
-            if status == 404 || WRONG_KEYS.contains(&code.as_str()) =>
-        {
-            Err(Failure::line(format!("--origin {origin}: {error}")))
-        }
-        _ => Ok(()),
-    }
 }
 
 /// Refuses options that have no meaning in front of an origin.
