@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod access_log;
+pub mod downloads;
 pub mod log_writer;
 pub mod metrics;
 pub mod transfers;

@@ -1,6 +1,5 @@
 //! Counts completely fetched or received files, and ends the server when there are enough.
 
-use std::collections::HashMap;
 use std::io;
 use std::ops::ControlFlow;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -10,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use indicatif::BinaryBytes;
 use underpass_engine::wait::lock;
-use underpass_server::access_log::AccessEntry;
+use underpass_observe::access_log::AccessEntry;
+use underpass_observe::downloads::PartialDownloads;
 use underpass_server::{Control, Server};
 
-use super::coverage::Coverage;
 use super::receipt::{Goal, ShareReceipt};
 use crate::output;
 
@@ -32,14 +31,13 @@ pub(crate) struct ShareGoal {
 struct GoalState {
     started: Instant,
     receipt: ShareReceipt,
-    /// The parts that each client has received, by its address.
-    clients: HashMap<String, Coverage>,
+    partial: PartialDownloads,
 }
 
 impl ShareGoal {
     pub(super) fn new(goal: Goal, times: Option<u64>, time: Option<Duration>) -> Self {
-        let (receipt, clients) = Default::default();
-        let state = Mutex::new(GoalState { started: Instant::now(), receipt, clients });
+        let (receipt, partial) = Default::default();
+        let state = Mutex::new(GoalState { started: Instant::now(), receipt, partial });
         Self { goal, times, time, state }
     }
 
@@ -77,10 +75,10 @@ impl ShareGoal {
     fn is_enough_with(&self, entry: &AccessEntry) -> bool {
         let mut state = lock(&self.state);
         state.receipt.add(entry);
+        let is_archive = entry.part.as_ref().map(|part| part.is_archive);
         let is_one = match self.goal {
             Goal::Uploads => entry.has_stored,
-            Goal::File => state.is_whole(entry, false),
-            Goal::Folder => state.is_whole(entry, true),
+            goal => is_archive == Some(goal == Goal::Folder) && state.partial.completes(entry),
         };
         if !is_one {
             return false;
@@ -112,29 +110,6 @@ impl ShareGoal {
     }
 }
 
-impl GoalState {
-    /// Returns whether this response completes the download of its client.
-    fn is_whole(&mut self, entry: &AccessEntry, is_archive: bool) -> bool {
-        let Some(part) = entry.part.filter(|part| part.is_archive == is_archive) else {
-            return false;
-        };
-        if entry.verb != "GET" || !matches!(entry.status, 200 | 206) {
-            return false;
-        }
-        // Of a response that broke off, the bytes that the client's kernel has acknowledged.
-        let got = if entry.is_complete { entry.body_len } else { entry.acknowledged };
-        if self.clients.len() >= MAX_CLIENTS && !self.clients.contains_key(&entry.peer) {
-            self.clients.clear();
-        }
-        let coverage = self.clients.entry(entry.peer.clone()).or_default();
-        let is_whole = coverage.add(&part, got);
-        if is_whole {
-            self.clients.remove(&entry.peer);
-        }
-        is_whole && (entry.is_complete || got > 0)
-    }
-}
-
 /// Ends the server after a time.
 #[derive(Debug)]
 pub(crate) struct Timer {
@@ -162,6 +137,3 @@ impl Timer {
         let _ = self.thread.map(JoinHandle::join);
     }
 }
-
-/// The maximum number of clients whose parts are remembered; beyond it, all start over.
-const MAX_CLIENTS: usize = 1000;

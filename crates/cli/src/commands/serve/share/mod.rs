@@ -2,7 +2,6 @@
 //! over.
 
 mod args;
-mod coverage;
 pub(super) mod goal;
 mod receipt;
 mod run;
