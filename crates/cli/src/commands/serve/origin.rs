@@ -15,7 +15,7 @@ use underpass_sandbox::User;
 use underpass_server::MinFree;
 use underpass_transport::tls::Trust;
 
-use super::args::{OptionsError, OriginArgs, ServeArgs};
+use super::args::{OriginArgs, OriginUsage, ServeArgs};
 use crate::failure::{Failure, Result, WithPath};
 use crate::output;
 
@@ -68,7 +68,7 @@ impl OriginArgs {
         let folder = match (&self.cache, self.origin.is_empty()) {
             (Some(folder), false) => folder,
             (None, false) => {
-                return Err(OptionsError::Needs { option: "--origin", other: "--cache DIR" }.into());
+                return Err(OriginUsage::Needs { option: "--origin", other: "--cache DIR" }.into());
             }
             (_, true) => return self.refuse_alone().map(|()| None),
         };
@@ -78,7 +78,7 @@ impl OriginArgs {
         }
         let path = fs::canonicalize(folder).ok();
         if before.iter().any(|open| path.as_deref() == Some(open.cache.folder())) {
-            return Err(Failure::value("--cache", OptionsError::CacheLater(folder.clone())));
+            return Err(Failure::value("--cache", OriginUsage::CacheLater(folder.clone())));
         }
         let (mut ports, mut key_files) = (self.ports(), Vec::new());
         let named: Vec<_> = self.origin.iter().map(|text| url(text)).collect::<Result<_>>()?;
@@ -155,7 +155,7 @@ impl OriginArgs {
             (!self.origin_redirect.is_empty(), "--origin-redirect"),
         ] {
             if is_given {
-                return Err(OptionsError::Needs { option, other: "--origin URL" }.into());
+                return Err(OriginUsage::Needs { option, other: "--origin URL" }.into());
             }
         }
         Ok(())
@@ -190,7 +190,7 @@ fn refuse_others(args: &ServeArgs) -> Result<()> {
         (args.access.allow_symlink, "--allow-symlink"),
     ] {
         if is_given {
-            return Err(OptionsError::WithOrigin(name).into());
+            return Err(OriginUsage::WithOrigin(name).into());
         }
     }
     Ok(())

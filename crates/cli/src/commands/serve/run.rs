@@ -12,7 +12,7 @@ use underpass_protocol::encode_segment;
 use underpass_sandbox::{AllowedAccess, AllowedRoot, Sandbox};
 use underpass_server::{Address, Control, Server, Settings, SiteSettings};
 
-use super::args::{OptionsError, ServeArgs};
+use super::args::{ServeArgs, TlsUsage};
 use super::certificate::{Certificate, Orders, key_files};
 use super::control::{Reload, SignalWatch, keep_signals};
 use super::log;
@@ -109,7 +109,7 @@ fn redirect_http(args: &ServeArgs, addresses: &[Address]) -> Result<Option<u16>>
         args.redirect_http()
     };
     if port.is_some() && !addresses.iter().any(is_tcp) {
-        return Err(OptionsError::RedirectWithoutPort.into());
+        return Err(TlsUsage::RedirectWithoutPort.into());
     }
     Ok(port)
 }

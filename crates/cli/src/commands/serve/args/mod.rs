@@ -30,7 +30,7 @@ pub(super) use limits::LimitArgs;
 pub(super) use listening::PlaceArgs;
 pub(super) use origin::OriginArgs;
 pub(super) use setup::LoggingArgs;
-pub(super) use usage::OptionsError;
+pub(super) use usage::{AcmeUsage, ConfigUsage, OptionsError, OriginUsage, TlsUsage};
 pub(super) use values::Header;
 
 /// The options of `serve`.

@@ -15,7 +15,7 @@ use underpass_engine::hint::Action;
 use underpass_sandbox::User;
 use underpass_transport::tls::{Identities, Trust};
 
-use super::super::args::{OptionsError, ServeArgs};
+use super::super::args::{AcmeUsage, ServeArgs};
 use super::args::TlsArgs;
 use crate::failure::{Failure, Result, WithPath};
 use crate::output::{error_line, note};
@@ -52,7 +52,7 @@ impl OrdersControl {
         if !self.folder.starts_with(&root) {
             return Ok(());
         }
-        Err(OptionsError::KeysServed { folder: self.folder.clone(), root }.into())
+        Err(AcmeUsage::KeysServed { folder: self.folder.clone(), root }.into())
     }
 
     /// Orders and renews certificates for these names from now on.
@@ -81,7 +81,7 @@ impl Orders {
         // Later the sandbox prevents reading the files of trusted authorities.
         tls.connector().map_err(Failure::line)?;
         let state = acme_state.clone().or_else(default_folder);
-        let state = state.ok_or(OptionsError::NoStateFolder)?;
+        let state = state.ok_or(AcmeUsage::NoStateFolder)?;
         let options = AcmeOptions {
             names,
             email: acme_email.clone(),
@@ -152,11 +152,11 @@ fn names(args: &ServeArgs, has_default: bool) -> Result<Names> {
     let is_possible = |name: &str| args.tls.acme_directory.is_some() || is_public(name);
     let mut all = args.tls.acme.clone();
     if let Some(name) = all.iter().find(|name| !is_possible(name)) {
-        return Err(Failure::value(format_args!("--acme {name}"), OptionsError::AcmePrivate));
+        return Err(Failure::value(format_args!("--acme {name}"), AcmeUsage::PrivateName));
     }
     for site in args.sites.iter().filter(|site| site.is_ordered) {
         if site.names.is_empty() {
-            return Err(Failure::value(&site.place, OptionsError::AcmeWithoutNames));
+            return Err(Failure::value(&site.place, AcmeUsage::WithoutNames));
         }
         for pattern in &site.names {
             let name =
@@ -164,7 +164,7 @@ fn names(args: &ServeArgs, has_default: bool) -> Result<Names> {
             let place = format_args!("{}: acme: {pattern}", site.place);
             let name = name.map_err(|bad| Failure::value(place, bad))?;
             if !is_possible(&name) {
-                return Err(Failure::value(place, OptionsError::AcmePrivate));
+                return Err(Failure::value(place, AcmeUsage::PrivateName));
             }
             all.push(name);
         }

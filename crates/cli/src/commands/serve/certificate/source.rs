@@ -5,7 +5,7 @@ use underpass_sandbox::User;
 use underpass_server::Credentials;
 use underpass_transport::tls::{Acceptor, Identities, Identity, KeyFiles, Pin, TlsError};
 
-use super::super::args::{OptionsError, ServeArgs, SiteArgs};
+use super::super::args::{AcmeUsage, ServeArgs, SiteArgs, TlsUsage};
 use super::acme::Orders;
 use super::args::TlsArgs;
 use crate::failure::{Failure, Result};
@@ -36,8 +36,8 @@ pub(crate) fn key_files(args: &TlsArgs) -> Result<Option<KeyFiles>> {
     match (&args.tls_cert, &args.tls_key) {
         (Some(certificates), Some(key)) => Ok(Some(KeyFiles::new(certificates, key))),
         (None, None) => Ok(None),
-        (Some(_), None) => Err(OptionsError::WithoutKey.into()),
-        (None, Some(_)) => Err(OptionsError::WithoutCertificate.into()),
+        (Some(_), None) => Err(TlsUsage::WithoutKey.into()),
+        (None, Some(_)) => Err(TlsUsage::WithoutCertificate.into()),
     }
 }
 
@@ -150,7 +150,7 @@ pub(crate) fn check_sites(args: &ServeArgs) -> Result<()> {
     }
     of_sites(args)?;
     let has_any = args.sites.iter().any(|it| it.is_ordered || it.args.tls.tls_cert.is_some());
-    if has_any { Ok(()) } else { Err(OptionsError::NoTlsLater.into()) }
+    if has_any { Ok(()) } else { Err(TlsUsage::RemovedLater.into()) }
 }
 
 /// Returns the files of the certificate for clients that name no site, if it is in files.
@@ -174,7 +174,7 @@ fn of_sites(args: &ServeArgs) -> Result<Option<KeyFiles>> {
         return Ok(None);
     }
     if let Some((site, _)) = with_files.iter().find(|site| !has_one(site)) {
-        return Err(Failure::value(&site.place, OptionsError::SiteWithoutCertificate));
+        return Err(Failure::value(&site.place, TlsUsage::SiteWithoutCertificate));
     }
     let default = with_files.iter().find(|(site, _)| site.is_default);
     Ok(default.or(with_files.first()).and_then(|(_, files)| files.clone()))
@@ -201,20 +201,20 @@ fn check(args: &ServeArgs) -> Result<()> {
         (args.acme_ca.is_some(), "--acme-ca"),
     ];
     if let Some((_, option)) = of_acme.iter().find(|(is_given, _)| *is_given && !is_acme) {
-        return Err(OptionsError::WithoutAcme(option).into());
+        return Err(AcmeUsage::WithoutAcme(option).into());
     }
     match (tls, tls_cert, tls_key) {
         (None, None, None) if is_acme || has_site => Ok(()),
-        _ if !args.acme.is_empty() => Err(OptionsError::AcmeAndOther.into()),
+        _ if !args.acme.is_empty() => Err(AcmeUsage::AndOther.into()),
         (None, None, None) if redirect_http.is_some() => {
-            Err(OptionsError::WithoutTls { option: "--redirect-http" }.into())
+            Err(TlsUsage::WithoutTls { option: "--redirect-http" }.into())
         }
         (None, None, None) if *tls_zero_copy => {
-            Err(OptionsError::WithoutTls { option: "--tls-zero-copy" }.into())
+            Err(TlsUsage::WithoutTls { option: "--tls-zero-copy" }.into())
         }
         // The presence of both files is checked where they are named.
         (Some(_), None, None) | (None, ..) => Ok(()),
-        (Some(_), ..) => Err(OptionsError::SelfSignedAndFiles.into()),
+        (Some(_), ..) => Err(TlsUsage::SelfSignedAndFiles.into()),
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::{self, Path};
 use underpass_sandbox::{AllowedAccess, AllowedRoot};
 use underpass_server::SiteControl;
 
-use super::super::args::{OptionsError, ServeArgs};
+use super::super::args::{AcmeUsage, ConfigUsage, OptionsError, ServeArgs, TlsUsage};
 use super::super::certificate::{Certificate, OrdersControl, check_sites, default_files};
 use super::super::run::add_needs;
 use super::super::settings::OpenSites;
@@ -64,7 +64,7 @@ impl Reload {
         // Without its root and passwords, the current folder would be served to everyone.
         let is_emptied = args.is_config_empty && !self.is_config_empty;
         if let Some(file) = args.setup.config.as_ref().filter(|_| is_emptied) {
-            return Err(Failure::value(file.display(), OptionsError::EmptyConfig));
+            return Err(Failure::value(file.display(), ConfigUsage::Empty));
         }
         self.refuse_tls(args)?;
         // The previous sites keep their open files until they are replaced.
@@ -106,10 +106,10 @@ impl Reload {
     fn refuse_tls(&self, args: &ServeArgs) -> Result<()> {
         let lacks = |site: &ServeArgs| site.tls.tls_cert.is_some() && self.certificate.is_none();
         if args.is_acme() && self.orders.is_none() {
-            return Err(OptionsError::AcmeLater.into());
+            return Err(AcmeUsage::Later.into());
         }
         if args.each_site().any(lacks) {
-            return Err(OptionsError::TlsLater.into());
+            return Err(TlsUsage::Later.into());
         }
         if self.certificate.is_some() { check_sites(args) } else { Ok(()) }
     }

@@ -12,7 +12,7 @@ use underpass_server::auth::Access;
 use underpass_server::{MediaTypes, SiteSettings};
 use underpass_transport::tls::{Identity, KeyFiles};
 
-use super::super::args::{OptionsError, ServeArgs, SiteArgs};
+use super::super::args::{ConfigUsage, OriginUsage, ServeArgs, SiteArgs};
 use super::super::certificate::{Certificate, Orders, default_files, key_files};
 use super::super::origin::CacheOfOrigin;
 use super::{limits, responses, site_settings, useless_upload_option};
@@ -116,7 +116,7 @@ impl OpenSites {
             let at = |failure: Failure| Failure::value(place, failure.to_string());
             let mut site = self.site(args, before, opened).map_err(at)?;
             if !has_files && !args.redirects_all() {
-                return Err(Failure::value(place, OptionsError::SiteWithoutFiles));
+                return Err(Failure::value(place, ConfigUsage::SiteWithoutFiles));
             }
             if !has_files {
                 site.root = None;
@@ -131,11 +131,11 @@ impl OpenSites {
     }
 
     /// Refuses a site whose root is in the folder of a cache, whatever its access rules are.
-    fn refuse_cache_as_root(&self, site: &SiteSettings) -> std::result::Result<(), OptionsError> {
+    fn refuse_cache_as_root(&self, site: &SiteSettings) -> std::result::Result<(), OriginUsage> {
         let root = site.root.as_deref().filter(|_| site.cache.is_none());
         let mut folders = self.caches.iter().map(|open| open.cache.folder());
         match folders.find(|folder| root.is_some_and(|root| root.starts_with(folder))) {
-            Some(folder) => Err(OptionsError::CacheServed(folder.to_owned())),
+            Some(folder) => Err(OriginUsage::CacheServed(folder.to_owned())),
             None => Ok(()),
         }
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 use clap::{Arg, ArgAction, Command, FromArgMatches};
 use strsim::damerau_levenshtein;
 
-use super::super::args::{OptionsError, ServeArgs};
+use super::super::args::{ConfigUsage, ServeArgs};
 use super::super::settings;
 use super::config::ConfigKey;
 use crate::failure::{Failure, Result, clap_message};
@@ -24,13 +24,13 @@ pub(super) fn find<'c>(command: &'c Command, entry: &ConfigKey) -> Result<&'c Ar
         return if is_settable(found) {
             Ok(found)
         } else {
-            Err(Failure::value(&entry.place, OptionsError::OnlyTyped(wanted.clone())))
+            Err(Failure::value(&entry.place, ConfigUsage::OnlyTyped(wanted.clone())))
         };
     }
     let known = command.get_arguments().filter(|each| is_settable(each)).map(name);
     let near = known.min_by_key(|name| damerau_levenshtein(name, wanted));
     let near = near.filter(|name| damerau_levenshtein(name, wanted) <= max_typos(wanted.len()));
-    let unknown = OptionsError::Unknown { name: wanted.clone(), near: near.map(ToOwned::to_owned) };
+    let unknown = ConfigUsage::Unknown { name: wanted.clone(), near: near.map(ToOwned::to_owned) };
     Err(Failure::value(&entry.place, unknown))
 }
 

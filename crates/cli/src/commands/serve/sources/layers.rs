@@ -24,7 +24,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgGroup, ArgMatches, Args, Command, FromArgMatches};
 use underpass_server::{BadHost, HostPattern};
 
-use super::super::args::{LimitArgs, LoggingArgs, OptionsError, PlaceArgs, ServeArgs, SiteArgs};
+use super::super::args::{ConfigUsage, LimitArgs, LoggingArgs, PlaceArgs, ServeArgs, SiteArgs};
 use super::super::certificate::args::TlsArgs;
 use super::config::{self, ConfigFile, ConfigKey, Reading, SiteTable};
 use super::environment::{CONFIG, environment, variable};
@@ -61,7 +61,7 @@ pub(crate) fn merge_sources(words: &[OsString], reading: Reading) -> Result<Serv
     // A config file that lost its root must not open the current folder, unless that was typed.
     let is_without_files = sites.is_empty() && !has_files(&merged) && !args.redirects_all();
     if let Some(file) = file.as_deref().filter(|_| is_without_files) {
-        return Err(Failure::value(file.display(), OptionsError::ConfigWithoutFiles));
+        return Err(Failure::value(file.display(), ConfigUsage::WithoutFiles));
     }
     let [environment, keys] = layers;
     let layers = [typed, environment, keys];
@@ -130,7 +130,7 @@ fn site(
         }
     }
     if names.is_empty() && !is_default {
-        return Err(Failure::value(place, OptionsError::SiteWithoutNames));
+        return Err(Failure::value(place, ConfigUsage::SiteWithoutNames));
     }
     let own = expand_allow_all(own);
     let mut claimed = BTreeSet::new();
