@@ -32,6 +32,9 @@ pub struct AcmeOptions {
     pub tls: TlsSetup,
 }
 
+/// The URL of Let's Encrypt's directory.
+pub const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";
+
 /// An event to report to the operator.
 #[derive(Debug)]
 #[non_exhaustive]

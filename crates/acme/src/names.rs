@@ -14,6 +14,20 @@ pub struct Names {
     pub default: Option<String>,
 }
 
+impl Names {
+    /// Returns these names, each once, without a default.
+    #[must_use]
+    pub fn new(names: impl IntoIterator<Item = String>) -> Self {
+        let mut all = Vec::new();
+        for name in names {
+            if !all.contains(&name) {
+                all.push(name);
+            }
+        }
+        Self { all, default: None }
+    }
+}
+
 /// Replaces the names for which a thread orders certificates.
 #[derive(Debug, Default)]
 pub struct NamesControl {

@@ -8,7 +8,8 @@ use std::{env, fs};
 use indicatif::HumanDuration;
 use jiff::Timestamp;
 use underpass_acme::{
-    Acme, AcmeError, AcmeEvent, AcmeOptions, InvalidHostname, Names, NamesControl, is_public,
+    Acme, AcmeError, AcmeEvent, AcmeOptions, InvalidHostname, LETS_ENCRYPT, Names, NamesControl,
+    is_public,
 };
 use underpass_client::{TlsSetup, Url, environment};
 use underpass_engine::hint::Action;
@@ -169,19 +170,13 @@ fn names(args: &ServeArgs, has_default: bool) -> Result<Names> {
             all.push(name);
         }
     }
-    let mut names: Vec<String> = Vec::new();
-    for name in &all {
-        if !names.contains(name) {
-            names.push(name.clone());
-        }
-    }
     let of_sites = || {
         let site = args.sites.iter().find(|site| site.is_default).or(args.sites.first());
         let site = site.filter(|site| site.is_ordered)?;
         underpass_acme::name(site.names.first()?.exact()?).ok()
     };
     let default = if has_default { None } else { args.tls.acme.first().cloned().or_else(of_sites) };
-    Ok(Names { all: names, default })
+    Ok(Names { default, ..Names::new(all) })
 }
 
 /// Prints what happened to a certificate.
@@ -244,5 +239,3 @@ impl From<AcmeError> for Failure {
         Self::line(format!("--acme-state: {error}"))
     }
 }
-
-const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";
