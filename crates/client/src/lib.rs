@@ -2,6 +2,42 @@
 //!
 //! A client has few connections, and each has a thread that blocks on it. The engine moves the
 //! bodies in both directions.
+//!
+//! | to | use |
+//! | --- | --- |
+//! | send one request | [`HttpClient::execute`], [`HttpClient::fetch_to_memory`] |
+//! | fetch a file, over several connections, and resume it later | [`download::Downloader`] |
+//! | fetch a folder | [`tree::fetch`] |
+//! | upload a file or a stream | [`upload::upload`], to an object store [`s3::upload`] |
+//! | find the files of named folders, and create theirs on the server | [`upload::walk`], [`upload::TargetFolders`] |
+//! | have a cache node fetch files | [`fill::Filler`] |
+//! | parse what a user has typed, or set in the environment | [`input`], [`environment`] |
+//!
+//! # Examples
+//!
+//! Uploads a file unless the server has one of this name. If the connection breaks, the upload is
+//! resumed where the server supports that.
+//!
+//! ```no_run
+//! use std::fs::File;
+//! use underpass_client::upload::{Condition, SendOptions, Upload, upload};
+//! use underpass_client::{HttpClient, Url};
+//! use underpass_engine::Source;
+//!
+//! let file = File::open("disk.img")?;
+//! let disk = Upload {
+//!     source: &Source::of(&file)?,
+//!     fields: &[("Content-Type", "application/octet-stream")],
+//!     condition: Condition::Absent,
+//!     options: SendOptions::default(),
+//!     journal: None,
+//!     retries: 8,
+//! };
+//! let url = Url::parse("http://192.0.2.1:5000/disk.img")?;
+//! let (done, _) = upload(&HttpClient::default(), &disk, &url, None, &mut |_| {})?;
+//! println!("{}: {} bytes in user space", done.status, done.report.user_space_bytes());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]

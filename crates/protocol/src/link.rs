@@ -2,6 +2,12 @@
 
 /// Encodes one name as a part of a link: `%XX` for all but RFC 3986's unreserved characters, so
 /// that no character has a special meaning in a path, in a query, in HTML or in a shell.
+///
+/// # Examples
+///
+/// ```
+/// assert_eq!(underpass_protocol::encode_segment(b"50% off/a&b"), "50%25%20off%2Fa%26b");
+/// ```
 #[must_use]
 pub fn encode_segment(name: &[u8]) -> String {
     let mut out = String::with_capacity(name.len() + 8);

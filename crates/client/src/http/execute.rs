@@ -39,6 +39,19 @@ impl<'a> HttpClient<'a> {
     /// # Errors
     ///
     /// [`ClientError`], for a longer file too.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use underpass_client::{HttpClient, Url};
+    ///
+    /// let url = Url::parse("http://192.0.2.1:5000/SHA256SUMS")?;
+    /// let sums = HttpClient::default().fetch_to_memory(&url, 1 << 20, 8, |error, wait| {
+    ///     eprintln!("{error}; trying again in {wait:?}");
+    /// })?;
+    /// println!("{}", String::from_utf8_lossy(&sums));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn fetch_to_memory(
         &self,
         url: &Url,

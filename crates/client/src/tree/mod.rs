@@ -48,6 +48,22 @@ pub use paths::{EntryRefusal, check_target, name_of, relative};
 ///
 /// Bytes that have arrived are kept, and the same call resumes: in a folder with the suffix
 /// `.part`, if there was no folder of the name.
+///
+/// # Examples
+///
+/// ```no_run
+/// use std::path::Path;
+/// use underpass_client::tree::{TreeEvent, TreeGauge, TreeOptions, fetch};
+/// use underpass_client::{HttpClient, Url};
+///
+/// let url = Url::parse("http://192.0.2.1:5000/photos/")?;
+/// let on_event = |event: &TreeEvent<'_>| eprintln!("{event:?}");
+/// let (options, gauge) = (TreeOptions::default(), TreeGauge::default());
+/// let to = Path::new("photos");
+/// let done = fetch(&HttpClient::default(), &options, &url, to, &gauge, &on_event)?;
+/// println!("{} files", done.files);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn fetch(
     client: &HttpClient<'_>,
     options: &TreeOptions,

@@ -9,6 +9,20 @@ use crate::http::{Connection, HttpClient, Request};
 ///
 /// Not every server has them: one that does not know MKCOL may create folders implicitly, and is
 /// asked only once.
+///
+/// # Examples
+///
+/// ```no_run
+/// use underpass_client::upload::TargetFolders;
+/// use underpass_client::{HttpClient, Url};
+///
+/// let (client, mut folders) = (HttpClient::default(), TargetFolders::default());
+/// let mut idle = None;
+/// for url in ["http://192.0.2.1:5000/photos/", "http://192.0.2.1:5000/photos/2024/"] {
+///     idle = folders.create(&client, &Url::parse(url)?, idle)?;
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Default)]
 pub struct TargetFolders {
     has_asked: bool,
