@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod clap_message;
 mod cli;
 mod commands;
 mod connection;

@@ -19,7 +19,8 @@ use underpass_transport::tls::Pin;
 
 use super::printable::{self, one_line};
 use crate::args::ShowArgs;
-use crate::failure::{Failure, WithPath, clap_message};
+use crate::clap_message::clap_message;
+use crate::failure::{Failure, WithPath};
 use crate::receipt::{Alphabet, explained};
 use underpass_receipt::{DeclineReceipt, Receipt};
 

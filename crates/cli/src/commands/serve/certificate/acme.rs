@@ -1,15 +1,11 @@
-//! Certificates from a certificate authority, and the messages about them.
+//! Certificates from a certificate authority.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
 use std::{env, fs};
 
-use indicatif::HumanDuration;
-use jiff::Timestamp;
 use underpass_acme::{
-    Acme, AcmeError, AcmeEvent, AcmeOptions, InvalidHostname, LETS_ENCRYPT, Names, NamesControl,
-    is_public,
+    Acme, AcmeError, AcmeOptions, InvalidHostname, LETS_ENCRYPT, Names, NamesControl, is_public,
 };
 use underpass_client::{TlsSetup, Url, environment};
 use underpass_engine::hint::Action;
@@ -18,8 +14,8 @@ use underpass_transport::tls::{Identities, Trust};
 
 use super::super::args::{AcmeUsage, ServeArgs};
 use super::args::TlsArgs;
+use super::print;
 use crate::failure::{Failure, Result, WithPath};
-use crate::output::{error_line, note};
 
 /// The certificates that a certificate authority issues.
 #[derive(Debug)]
@@ -125,19 +121,13 @@ impl Orders {
 
     /// Prints which certificates are still missing.
     pub(crate) fn announce(&self) {
-        let missing = self.acme.missing();
-        if !missing.is_empty() {
-            let (names, host) = (missing.join(" and "), self.host());
-            note(&format!(
-                "no certificate for {names} yet: clients are refused until {host} has issued one"
-            ));
-        }
+        print::missing(&self.acme.missing(), self.host());
     }
 
     /// Orders and renews certificates from now on.
     pub(crate) fn start(self, has_http: bool, is_quiet: bool) -> Result<()> {
         let host = self.host().to_owned();
-        let started = self.acme.start(has_http, move |event| print(event, &host, is_quiet));
+        let started = self.acme.start(has_http, move |event| print::event(event, &host, is_quiet));
         started.map_err(|source| Failure::System { action: "starting a thread", source })
     }
 
@@ -177,44 +167,6 @@ fn names(args: &ServeArgs, has_default: bool) -> Result<Names> {
     };
     let default = if has_default { None } else { args.tls.acme.first().cloned().or_else(of_sites) };
     Ok(Names { default, ..Names::new(all) })
-}
-
-/// Prints what happened to a certificate.
-fn print(event: &AcmeEvent<'_>, host: &str, is_quiet: bool) {
-    match event {
-        AcmeEvent::Registered { terms } => {
-            let terms = match terms {
-                Some(terms) => format!(", agreeing to its terms: {terms}"),
-                None => String::new(),
-            };
-            note(&format!("registered an account at {host}{terms}"));
-        }
-        AcmeEvent::Obtained { .. } if is_quiet => {}
-        AcmeEvent::Obtained { name, until, is_from_other } => {
-            let by = if *is_from_other { ", which another process has ordered" } else { "" };
-            let day = day(*until);
-            error_line(&format!("the certificate of {name} from {host} is valid until {day}{by}"));
-        }
-        AcmeEvent::Failed { name, error, wait, until } => {
-            let wait = HumanDuration(*wait);
-            let present = match until {
-                Some(until) => format!("; the current one expires on {}", day(*until)),
-                None => String::new(),
-            };
-            note(&format!(
-                "no new certificate for {name} from {host}: {error}; next attempt in {wait}{present}"
-            ));
-        }
-        AcmeEvent::NotKept { name, error } => note(&format!(
-            "the certificate of {name} is in use, but will be lost at the next start: {error}"
-        )),
-        _ => {}
-    }
-}
-
-fn day(time: SystemTime) -> String {
-    let time = Timestamp::try_from(time).unwrap_or(Timestamp::MAX);
-    time.strftime("%Y-%m-%d %H:%M UTC").to_string()
 }
 
 fn directory(text: &str) -> Result<Url> {

@@ -2,6 +2,7 @@
 
 mod acme;
 pub(super) mod args;
+mod print;
 mod source;
 
 pub(super) use acme::{Orders, OrdersControl};

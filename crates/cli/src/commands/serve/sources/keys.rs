@@ -9,7 +9,8 @@ use strsim::damerau_levenshtein;
 use super::super::args::{ConfigUsage, ServeArgs};
 use super::super::settings;
 use super::config::ConfigKey;
-use crate::failure::{Failure, Result, clap_message};
+use crate::clap_message::clap_message;
+use crate::failure::{Failure, Result};
 
 /// Returns whether a key is set to `true`.
 pub(super) fn flag(key: &ConfigKey, otherwise: &str) -> Result<bool> {
