@@ -25,6 +25,7 @@ pub mod digest;
 pub mod incoming;
 mod interruptible;
 mod loopback;
+mod reachable;
 mod session_facts;
 pub mod stream;
 pub mod tls;
@@ -32,3 +33,4 @@ mod trust;
 
 pub use interruptible::interruptible;
 pub use loopback::limit_loopback_buffer;
+pub use reachable::{ReachableAddress, reachable_addresses};

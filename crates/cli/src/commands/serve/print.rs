@@ -10,9 +10,9 @@ use rustix::system::uname;
 use underpass_engine::Mechanism;
 use underpass_sandbox::Confinement;
 use underpass_server::{ServerEvent, ServerSummary};
+use underpass_transport::ReachableAddress;
 
 use super::certificate::Certificate;
-use super::sockets::Reachable;
 use crate::failure::plain;
 use crate::output::{counted, error_line, note};
 
@@ -24,7 +24,7 @@ pub(crate) struct StartupFacts<'a> {
     /// The addresses: `127.0.0.1:5000`, `unix:/run/socket`.
     pub(crate) addresses: &'a [String],
     /// The addresses for other devices, the best one first.
-    pub(crate) reachable: &'a [Reachable],
+    pub(crate) reachable: &'a [ReachableAddress],
     /// Whether the best one is printed as a QR code.
     pub(crate) prints_qr: bool,
     /// The addresses without TLS that redirect there.
@@ -103,7 +103,7 @@ pub(crate) fn started(served: &StartupFacts<'_>) {
 
 /// Prints the addresses for other devices.
 fn reachable(scheme: &str, served: &StartupFacts<'_>) {
-    let url = |each: &Reachable| format!("{scheme}://{}{}", each.address, served.url_path);
+    let url = |each: &ReachableAddress| format!("{scheme}://{}{}", each.address, served.url_path);
     for each in served.reachable {
         error_line(&format!("on other devices: {} ({})", url(each), each.interface));
     }

@@ -2,14 +2,17 @@
 
 mod activation;
 mod listen;
-mod reachable;
+
+use underpass_transport::{ReachableAddress, reachable_addresses};
 
 pub(super) use activation::inherited;
 pub(super) use listen::{addresses, check};
-pub(super) use reachable::Reachable;
 
 /// Returns the addresses for other devices of a server at these, at most as many as are printed.
-pub(super) fn reachable(bound: &[String]) -> Vec<Reachable> {
+pub(super) fn reachable(bound: &[String]) -> Vec<ReachableAddress> {
     let bound = bound.iter().filter_map(|address| address.parse().ok());
-    bound.flat_map(reachable::reachable).take(reachable::MAX).collect()
+    bound.flat_map(reachable_addresses).take(MAX_REACHABLE).collect()
 }
+
+/// The maximum number of addresses for other devices; machines with many containers have hundreds.
+const MAX_REACHABLE: usize = 8;

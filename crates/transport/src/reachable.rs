@@ -7,25 +7,26 @@ use nix::net::if_::InterfaceFlags;
 
 /// An address of an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Reachable {
+pub struct ReachableAddress {
     /// The address with the port of the server.
-    pub(crate) address: SocketAddr,
+    pub address: SocketAddr,
     /// The name of the interface.
-    pub(crate) interface: String,
+    pub interface: String,
 }
 
 /// Returns the addresses of this machine that clients can use for a server at `bound`, the one of
-/// the default route first: at most [`MAX`]. There are none if the server is bound to a single
-/// address, or if the interfaces cannot be listed.
+/// the default route first. There are none if the server is bound to a single address, or if the
+/// interfaces cannot be listed.
 ///
 /// Left out are interfaces that are down, loopback, and link-local addresses, which mean nothing to
 /// another device without its own name of the interface.
-pub(crate) fn reachable(bound: SocketAddr) -> Vec<Reachable> {
+#[must_use]
+pub fn reachable_addresses(bound: SocketAddr) -> Vec<ReachableAddress> {
     if !bound.ip().is_unspecified() {
         return Vec::new();
     }
     let Ok(interfaces) = getifaddrs() else { return Vec::new() };
-    let mut found: Vec<Reachable> = interfaces
+    let mut found: Vec<ReachableAddress> = interfaces
         .filter(|each| each.flags.contains(InterfaceFlags::IFF_UP | InterfaceFlags::IFF_RUNNING))
         .filter(|each| !each.flags.contains(InterfaceFlags::IFF_LOOPBACK))
         .filter_map(|each| {
@@ -36,13 +37,13 @@ pub(crate) fn reachable(bound: SocketAddr) -> Vec<Reachable> {
                 _ => return None,
             };
             let address = SocketAddr::new(ip, bound.port());
-            is_useful(ip, bound).then_some(Reachable { address, interface: each.interface_name })
+            is_useful(ip, bound)
+                .then_some(ReachableAddress { address, interface: each.interface_name })
         })
         .collect();
     let usual = usual_address(bound);
     found.sort_by_key(|each| (Some(each.address.ip()) != usual, !is_private(each.address.ip())));
     found.dedup_by(|a, b| a.address == b.address);
-    found.truncate(MAX);
     found
 }
 
@@ -76,9 +77,6 @@ fn usual_address(bound: SocketAddr) -> Option<IpAddr> {
     Some(socket.local_addr().ok()?.ip())
 }
 
-/// The maximum number of returned addresses; machines with many containers have hundreds.
-pub(crate) const MAX: usize = 8;
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -99,7 +97,7 @@ mod tests {
         ] {
             assert_eq!(is_useful(ip.parse().expect("an address"), bound), expected, "{ip}");
         }
-        assert_eq!(reachable(socket("127.0.0.1:80")), []);
-        assert!(reachable(v4).iter().all(|each| each.address.port() == 80));
+        assert_eq!(reachable_addresses(socket("127.0.0.1:80")), []);
+        assert!(reachable_addresses(v4).iter().all(|each| each.address.port() == 80));
     }
 }
