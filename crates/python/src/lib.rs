@@ -2,6 +2,16 @@
 //!
 //! It parses what Python passes, calls the other crates without holding the interpreter's lock, and
 //! returns receipts as JSON. Names, types and documentation are in `python/src/underpass`.
+//!
+//! Each call goes the same way:
+//!
+//! 1. `options` and `http` parse the arguments; an invalid one raises a `ValueError` that names it,
+//!    before anything is opened.
+//! 2. `callbacks::run_with` runs the transfer on another thread. The calling thread lets Python
+//!    handle signals and report the progress; an exception cancels the transfer, and is raised once
+//!    that has cleaned up.
+//! 3. An `outcome::Outcome` becomes a tuple of the receipt, the failure, its hint and the status of
+//!    the server. The package raises the failure, with the receipt in it.
 
 #![forbid(unsafe_code)]
 

@@ -37,6 +37,32 @@ pub(crate) use partial_file::{PARTIAL_ENDS, partial_names};
 pub use rate_limit::RateLimit;
 
 /// Fetches files.
+///
+/// # Examples
+///
+/// Fetches a file that must have a digest, over four connections, into the current folder. If that
+/// is interrupted, the same call resumes it.
+///
+/// ```no_run
+/// use std::fs::File;
+/// use underpass_client::download::{DownloadOptions, Downloader, Gauge, IfExists, Target};
+/// use underpass_client::{HttpClient, Url};
+///
+/// let digest = "sha-256:5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03";
+/// let options = DownloadOptions {
+///     connections: Some(4),
+///     expected: vec![digest.parse()?],
+///     ..DownloadOptions::default()
+/// };
+/// let downloader = Downloader::new(HttpClient::default(), options);
+/// let folder = File::open(".")?.into();
+/// let target =
+///     Target::Named { folder: &folder, name: "disk.img".as_ref(), if_exists: IfExists::Update };
+/// let url = Url::parse("http://192.0.2.1:5000/disk.img")?;
+/// let done = downloader.fetch(&url, &target, &Gauge::default(), &|event| eprintln!("{event:?}"))?;
+/// println!("{} bytes, {} in user space", done.size, done.report.user_space_bytes());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Downloader<'a> {
     client: HttpClient<'a>,

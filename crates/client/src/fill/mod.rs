@@ -1,4 +1,21 @@
 //! Has a cache node fetch files, piece by piece.
+//!
+//! # Examples
+//!
+//! ```no_run
+//! use underpass_client::fill::{FillObserver, Filler, manifest};
+//! use underpass_client::{HttpClient, Url};
+//!
+//! struct Silent;
+//! impl FillObserver for Silent {}
+//!
+//! let node = Url::parse("http://192.0.2.1:5000/")?;
+//! let mut filler = Filler::new(HttpClient::default(), &node, Some(150 << 20), 8, &Silent);
+//! for file in manifest::parse("/models/a.gguf\n/models/b.gguf 5\n")? {
+//!     println!("{}: {} bytes", file.path, filler.fill(&file)?);
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 pub mod manifest;
 

@@ -4,6 +4,19 @@
 //! every request to the store when it writes the head, so downloads, folders, uploads and fills
 //! need no code for this. If the store refuses a request because of its region, its time or expired
 //! keys, the request is repeated with the right ones.
+//!
+//! # Examples
+//!
+//! ```no_run
+//! use underpass_client::s3::{Location, Store};
+//! use underpass_client::{HttpClient, TlsSetup, Url, environment};
+//!
+//! let location = Location::parse(&Url::parse("s3://bucket/SHA256SUMS")?).expect("an s3 URL")?;
+//! let store = Store::open(&location, &environment::store(true)?, &TlsSetup::default())?;
+//! let client = HttpClient { credentials: store.credentials(), ..HttpClient::default() };
+//! let sums = client.fetch_to_memory(&store.url, 1 << 20, 8, |error, _| eprintln!("{error}"))?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod credentials;
 mod listing;

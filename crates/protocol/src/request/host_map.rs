@@ -8,6 +8,16 @@ use std::str::FromStr;
 use super::authority::host;
 
 /// A name of a host, or all names below one: `files.example.org`, `*.example.org`.
+///
+/// # Examples
+///
+/// ```
+/// use underpass_protocol::request::host_map::{BadHost, HostPattern};
+///
+/// assert_eq!("Files.Example.org".parse::<HostPattern>()?.exact(), Some("files.example.org"));
+/// assert_eq!("*.example.org".parse::<HostPattern>()?.exact(), None);
+/// # Ok::<(), BadHost>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HostPattern {
     /// The name in lower case, without `*.`.

@@ -9,6 +9,18 @@ use super::media;
 
 /// Media types by the extension of a name, in addition to those that [`media`] knows. Clones share
 /// those of the system.
+///
+/// # Examples
+///
+/// ```
+/// use underpass_protocol::response::media_types::{BadType, MediaTypes};
+///
+/// let mut types = MediaTypes::default();
+/// types.choose("gguf=application/x-gguf")?;
+/// assert_eq!(types.of(b"model.GGUF"), "application/x-gguf");
+/// assert_eq!(types.of(b"model.unknown"), "application/octet-stream");
+/// # Ok::<(), BadType>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MediaTypes {
     /// The types that win over those known here.

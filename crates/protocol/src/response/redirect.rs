@@ -6,6 +6,19 @@ use crate::link::encode_path;
 use crate::request::target::Target;
 
 /// A redirect: `/old https://example.org/new 301`.
+///
+/// # Examples
+///
+/// ```
+/// use underpass_protocol::request::target::Target;
+/// use underpass_protocol::response::redirect::Redirect;
+///
+/// let redirect: Redirect = "/old/* /new/* 308".parse()?;
+/// assert_eq!(redirect.status(), 308);
+/// let target = Target::parse(b"/old/disk.img", b"")?;
+/// assert_eq!(redirect.location(&target).as_deref(), Some("/new/disk.img"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redirect {
     /// The decoded path, without a slash at its beginning.
