@@ -23,9 +23,9 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use underpass_cache::{Cache, CacheOptions, KeepFree, OriginOptions};
+//! use underpass_cache::{Cache, CacheOptions, OriginOptions};
 //! use underpass_client::{Credentials, TlsSetup, Url};
-//! use underpass_engine::Policy;
+//! use underpass_engine::{MinFree, Policy};
 //! use underpass_protocol::caching::FreshnessRules;
 //! use underpass_protocol::request::target::Target;
 //!
@@ -39,7 +39,7 @@
 //!     redirects: Vec::new(),
 //!     vary_on: Vec::new(),
 //!     size: Some(1 << 30),
-//!     keep_free: KeepFree::Percent(5),
+//!     min_free: MinFree::Percent(5),
 //!     rules: FreshnessRules::default(),
 //!     timeout: Duration::from_secs(60),
 //!     policy: Policy::default(),
@@ -72,5 +72,5 @@ pub use fill::{
     ResponseContent,
 };
 pub use key::CacheKey;
-pub use options::{CacheOptions, KeepFree, OriginOptions};
+pub use options::{CacheOptions, OriginOptions};
 pub use shared::{CacheEvent, CacheStats, FillReport};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use underpass_client::{Credentials, TlsSetup, Url};
-use underpass_engine::Policy;
+use underpass_engine::{MinFree, Policy};
 use underpass_protocol::caching::FreshnessRules;
 
 use crate::fill::RedirectHost;
@@ -25,7 +25,7 @@ pub struct CacheOptions {
     /// The maximum size of all stored objects in bytes, if limited.
     pub size: Option<u64>,
     /// The free space of the file system that fills must preserve.
-    pub keep_free: KeepFree,
+    pub min_free: MinFree,
     /// The defaults for freshness that the origin does not specify.
     pub rules: FreshnessRules,
     /// The time limit for an origin without progress.
@@ -45,13 +45,4 @@ pub struct OriginOptions {
     pub credentials: Credentials,
     /// The URL of the bucket, which ends in a slash, if it is an object store.
     pub bucket: Option<Url>,
-}
-
-/// An amount of file system space.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeepFree {
-    /// A number of bytes.
-    Bytes(u64),
-    /// A percentage of the whole file system.
-    Percent(u8),
 }

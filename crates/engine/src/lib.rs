@@ -58,7 +58,7 @@ pub use mechanisms::{
     DeclineReason, Mechanism, PipePool, Policy, SMALL_TRANSFER, UnknownMechanism, Wait,
 };
 pub use report::{Decline, Declined, Report, Tally};
-pub use size::{Grouped, NotASize, Size};
+pub use size::{Grouped, MinFree, NotASize, NotMinFree, Size};
 pub use socket::tls_transport::{RecordKind, TlsTransport};
 pub use transfer::{
     Capabilities, Confirm, FilePart, Options, PeerMessage, Progress, Status, Transfer, buffered,

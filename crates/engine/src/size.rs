@@ -51,6 +51,62 @@ impl fmt::Display for NotASize {
 
 impl std::error::Error for NotASize {}
 
+/// The space of a file system that is left free: a size such as `10G`, or a share of it, `5%`.
+///
+/// # Examples
+///
+/// ```
+/// use underpass_engine::{MinFree, NotMinFree};
+///
+/// assert_eq!("10G".parse::<MinFree>()?, MinFree::Bytes(10 << 30));
+/// assert_eq!("5%".parse::<MinFree>()?.of(4_000), 200);
+/// # Ok::<(), NotMinFree>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MinFree {
+    /// A number of bytes.
+    Bytes(u64),
+    /// A percentage of the whole file system.
+    Percent(u8),
+}
+
+impl MinFree {
+    /// Returns the bytes that are left free on a file system of `whole` bytes.
+    #[must_use]
+    pub const fn of(self, whole: u64) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Percent(percent) => whole / 100 * percent as u64,
+        }
+    }
+}
+
+/// The text is neither a size nor a percentage below 100.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotMinFree;
+
+impl FromStr for MinFree {
+    type Err = NotMinFree;
+
+    fn from_str(text: &str) -> Result<Self, NotMinFree> {
+        match text.strip_suffix('%') {
+            Some(percent) => {
+                let percent = percent.parse().ok().filter(|percent| *percent < 100);
+                percent.map(Self::Percent).ok_or(NotMinFree)
+            }
+            None => text.parse().map(|Size(bytes)| Self::Bytes(bytes)).map_err(|_| NotMinFree),
+        }
+    }
+}
+
+impl fmt::Display for NotMinFree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("write a size such as 10G, or a share of the disk from 0% to 99%")
+    }
+}
+
+impl std::error::Error for NotMinFree {}
+
 /// A number displayed with a comma between groups of three digits: `262,144`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grouped(pub u64);
@@ -71,6 +127,14 @@ impl fmt::Display for Grouped {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_share_of_the_disk_is_below_100_percent() {
+        assert_eq!("0%".parse(), Ok(MinFree::Percent(0)));
+        for text in ["100%", "-1%", "%", "5.5%", "5 %", "ten", ""] {
+            assert_eq!(text.parse::<MinFree>(), Err(NotMinFree), "{text}");
+        }
+    }
 
     #[test]
     fn suffixes_are_powers_of_1024() {

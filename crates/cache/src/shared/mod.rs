@@ -198,7 +198,7 @@ impl CacheState {
             expiry,
             popularity: Popularity::default(),
             folders: Folders::default(),
-            quota: Arc::new(DiskQuota::new(options.size, options.keep_free)),
+            quota: Arc::new(DiskQuota::new(options.size, options.min_free)),
             origins,
             pipes: PipePool::default(),
             fills: Pool::new("fill", MAX_FILLS, MAX_WAITING),

@@ -6,18 +6,18 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{StatVfs, fstatvfs};
+use underpass_engine::MinFree;
 use underpass_engine::wait::lock;
 
 use super::eviction_queue::EvictionQueue;
 use super::unit::StoredUnit;
 use crate::key::KeyDigest;
-use crate::options::KeepFree;
 
 /// The disk space of one cache.
 #[derive(Debug)]
 pub(crate) struct DiskQuota {
     limit: Option<u64>,
-    keep_free: KeepFree,
+    min_free: MinFree,
     state: Mutex<QuotaState>,
     /// The bytes of bodies that are not stored but are still being read. They are released without
     /// the lock, because the last owner of such a body may hold the lock of its object.
@@ -92,8 +92,8 @@ pub(crate) enum QuotaExceeded {
 }
 
 impl DiskQuota {
-    pub(crate) fn new(limit: Option<u64>, keep_free: KeepFree) -> Self {
-        Self { limit, keep_free, state: Mutex::default(), held: Arc::default() }
+    pub(crate) fn new(limit: Option<u64>, min_free: MinFree) -> Self {
+        Self { limit, min_free, state: Mutex::default(), held: Arc::default() }
     }
 
     /// Reserves space for bytes that a fill is going to write.
@@ -194,9 +194,9 @@ impl DiskQuota {
         let Ok(found) = fstatvfs(disk) else { return MissingSpace { bytes: 0, files: 0 } };
         let missing = |(free, kept): (u64, u64)| kept.saturating_add(bytes).saturating_sub(free);
         let bytes = self.free_bytes(&found).map_or(0, missing);
-        let kept_files = match self.keep_free {
-            KeepFree::Bytes(_) => 0,
-            KeepFree::Percent(percent) => found.f_files / 100 * u64::from(percent),
+        let kept_files = match self.min_free {
+            MinFree::Bytes(_) => 0,
+            share => share.of(found.f_files),
         };
         let files = match found.f_files {
             // Some file systems have no fixed number of inodes.
@@ -210,11 +210,7 @@ impl DiskQuota {
     /// it does not report its size.
     fn free_bytes(&self, found: &StatVfs) -> Option<(u64, u64)> {
         let (free, all) = (found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize);
-        let kept = match self.keep_free {
-            KeepFree::Bytes(bytes) => bytes,
-            KeepFree::Percent(percent) => all / 100 * u64::from(percent),
-        };
-        (all > 0).then_some((free, kept))
+        (all > 0).then_some((free, self.min_free.of(all)))
     }
 
     /// Releases the room of a fill, and adds the written bytes to units of stored objects.
@@ -344,7 +340,7 @@ mod tests {
         let is_near = |capacity: Option<u64>, expected: u64| {
             capacity.is_some_and(|capacity| capacity.abs_diff(expected) < 4 << 30)
         };
-        let quota = DiskQuota::new(None, KeepFree::Bytes(0));
+        let quota = DiskQuota::new(None, MinFree::Bytes(0));
         assert!(is_near(quota.capacity(&disk), free()));
         let unit = StoredUnit::whole(&KeyDigest::default());
         quota.add_existing(&unit.digest, &[(unit, 1 << 40)]);
@@ -352,9 +348,9 @@ mod tests {
         let mut room = Room { reserved: 1 << 41, ..Room::default() };
         quota.wrote(&mut room, 1 << 41);
         assert!(is_near(quota.capacity(&disk), free() + (1 << 40) + (1 << 41)), "of a fill");
-        let quota = DiskQuota::new(Some(7), KeepFree::Bytes(0));
+        let quota = DiskQuota::new(Some(7), MinFree::Bytes(0));
         assert_eq!(quota.capacity(&disk), Some(7));
-        let quota = DiskQuota::new(None, KeepFree::Bytes(u64::MAX));
+        let quota = DiskQuota::new(None, MinFree::Bytes(u64::MAX));
         assert_eq!(quota.capacity(&disk), Some(0));
     }
 
@@ -362,7 +358,7 @@ mod tests {
     fn the_room_of_a_body_comes_back_while_room_is_made() {
         let (sender, receiver) = mpsc::channel();
         thread::spawn(move || {
-            let quota = DiskQuota::new(None, KeepFree::Bytes(0));
+            let quota = DiskQuota::new(None, MinFree::Bytes(0));
             let unit = StoredUnit::whole(&KeyDigest::default());
             quota.add_existing(&unit.digest, &[(unit, 1)]);
             let held = Mutex::new(Some(HeldRoom::new(&quota, 7)));

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
-use underpass_engine::FileId;
+use underpass_engine::{FileId, MinFree};
 
 use crate::changes::dest_entry::DestEntry;
 use crate::changes::hidden_name::name_of_aside;
@@ -14,7 +14,6 @@ use crate::changes::refusal::{ChangeRefusal, Result};
 use crate::changes::tree;
 use crate::changes::tree::TreeCheck;
 use crate::files::root::is_incomplete;
-use crate::server::settings::MinFree;
 use crate::server::sites::site::Site;
 use crate::uploads::has_room;
 use underpass_protocol::request::destination::{Depth, Destination, Overwrite};

@@ -18,9 +18,10 @@ pub use listen::address::{Address, AddressError};
 pub use proxies::{BadNetwork, TrustedProxies};
 pub use run::Server;
 pub use settings::{
-    Changes, MinFree, PathHeader, ServeError, ServerEvent, ServerSummary, Settings, SiteSettings,
+    Changes, PathHeader, ServeError, ServerEvent, ServerSummary, Settings, SiteSettings,
 };
 pub use sites::published::SiteControl;
+pub use underpass_engine::MinFree;
 pub use underpass_protocol::request::host_map::{BadHost, HostPattern};
 pub use underpass_protocol::response::media_types::MediaTypes;
 pub use underpass_protocol::response::redirect::{BadRedirect, Redirect};

@@ -10,7 +10,7 @@ use underpass_engine::{Policy, Report};
 
 use crate::server::credentials::Credentials;
 use crate::server::proxies::TrustedProxies;
-pub use crate::server::sites::settings::{Changes, MinFree, PathHeader, SiteSettings};
+pub use crate::server::sites::settings::{Changes, PathHeader, SiteSettings};
 use underpass_observe::access_log::LogFormat;
 use underpass_protocol::request::host_map::HostPattern;
 use underpass_protocol::response::head::BadField;

@@ -12,9 +12,9 @@ use rustix::io::ioctl_fionread;
 use rustix::fs::{fstat, fstatvfs};
 use underpass_engine::atomic_file::AtomicFile;
 use underpass_engine::wait::lock;
-use underpass_engine::{Mechanism, Policy, Report, TlsTransport};
+use underpass_engine::{Mechanism, MinFree, Policy, Report, TlsTransport};
 
-use crate::server::settings::{Changes, MinFree};
+use crate::server::settings::Changes;
 use crate::server::sites::site::Site;
 use crate::uploads::interim;
 use crate::uploads::parts::target::{UploadTarget, check};

@@ -6,13 +6,12 @@ use std::time::Duration;
 
 use indicatif::BinaryBytes;
 use rustix::fs::statvfs;
-use underpass_cache::{Cache, CacheOptions, KeepFree, OpenError, OriginOptions, RedirectHost};
+use underpass_cache::{Cache, CacheOptions, OpenError, OriginOptions, RedirectHost};
 use underpass_client::{Credentials, TlsSetup, Url, input, without_credentials};
 use underpass_engine::Size;
 use underpass_engine::hint::Action;
 use underpass_protocol::caching::FreshnessRules;
 use underpass_sandbox::User;
-use underpass_server::MinFree;
 use underpass_transport::tls::Trust;
 
 use super::args::{OriginArgs, OriginUsage, ServeArgs};
@@ -116,10 +115,7 @@ impl OriginArgs {
             vary_on: self.vary_on.clone(),
             redirects: self.origin_redirect.clone(),
             size: self.cache_size.map(|Size(bytes)| bytes),
-            keep_free: match self.cache_free {
-                MinFree::Bytes(bytes) => KeepFree::Bytes(bytes),
-                MinFree::Percent(percent) => KeepFree::Percent(percent),
-            },
+            min_free: self.cache_free,
             rules: FreshnessRules { fresh, stale_if_error: self.stale_if_error },
             timeout: args.limits.timeout,
             policy: args.engine.policy(),

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use underpass_cache::Cache;
-use underpass_engine::Integrity;
+use underpass_engine::{Integrity, MinFree};
 
 use crate::auth::Access;
 use underpass_protocol::request::host_map::HostPattern;
@@ -192,15 +192,6 @@ pub struct Changes {
     pub min_rate: u64,
     /// The space that uploads and copies leave free on the disk.
     pub min_free: MinFree,
-}
-
-/// The space of a file system that is left free.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MinFree {
-    /// A number of bytes.
-    Bytes(u64),
-    /// A percentage of the whole file system.
-    Percent(u8),
 }
 
 impl Default for Changes {

@@ -4,8 +4,8 @@ use std::fs::File;
 use std::os::fd::AsFd;
 
 use rustix::fs::{StatVfsMountFlags, fstat, fstatvfs, ftruncate};
+use underpass_engine::MinFree;
 
-use crate::server::settings::MinFree;
 use crate::server::sites::site::Site;
 
 /// Returns whether this size fits, and leaves the configured space free.
@@ -20,8 +20,7 @@ pub(crate) fn has_room(site: &Site, folder: impl AsFd, len: u64) -> bool {
     let promised = site.shared.uploads.slots.promised(device);
     let kept = match site.settings.changes.min_free {
         MinFree::Bytes(0) => return len.saturating_add(promised) <= bytes(facts.f_bfree),
-        MinFree::Bytes(kept) => kept,
-        MinFree::Percent(percent) => bytes(facts.f_blocks) / 100 * u64::from(percent),
+        kept => kept.of(bytes(facts.f_blocks)),
     };
     len.saturating_add(promised).saturating_add(kept) <= bytes(facts.f_bavail)
 }

@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use clap::Args;
-use underpass_engine::Size;
-use underpass_server::MinFree;
+use underpass_engine::{MinFree, Size};
 
-use super::values::{host, min_free, on_or_off};
+use super::values::{host, on_or_off};
 use crate::args::seconds;
 
 /// Access.
@@ -77,7 +76,6 @@ pub(crate) struct ChangeArgs {
     pub(crate) upload_min_rate: Size,
 
     /// Refuse uploads and copies that would leave less free space on the disk: 10G or 5%
-    #[arg(long, value_name = "SIZE|PERCENT", default_value = "0", hide_default_value = true,
-        value_parser = min_free)]
+    #[arg(long, value_name = "SIZE|PERCENT", default_value = "0", hide_default_value = true)]
     pub(crate) min_free: MinFree,
 }

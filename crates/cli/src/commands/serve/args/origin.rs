@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use clap::Args;
 use underpass_cache::RedirectHost;
-use underpass_engine::Size;
-use underpass_server::MinFree;
+use underpass_engine::{MinFree, Size};
 
-use super::values::{min_free, varying};
+use super::values::varying;
 use crate::args::duration;
 use crate::connection::StoreArgs;
 
@@ -30,7 +29,7 @@ pub(crate) struct OriginArgs {
     pub(crate) cache_size: Option<Size>,
 
     /// Leave this much of the disk free: 10G or 5%
-    #[arg(long, value_name = "SIZE|PERCENT", default_value = "5%", value_parser = min_free)]
+    #[arg(long, value_name = "SIZE|PERCENT", default_value = "5%")]
     pub(crate) cache_free: MinFree,
 
     /// Treat a file as fresh for this time, such as 60s, if the origin says nothing about caching

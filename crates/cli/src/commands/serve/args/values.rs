@@ -1,9 +1,7 @@
 //! The values of options.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use underpass_engine::Size;
 use underpass_protocol::response::head::path_field;
-use underpass_server::MinFree;
 
 /// Parses `on` or `off`; `true`, `yes` and `1`, and their opposites, mean the same.
 pub(super) fn on_or_off() -> impl TypedValueParser<Value = bool> {
@@ -11,18 +9,6 @@ pub(super) fn on_or_off() -> impl TypedValueParser<Value = bool> {
     let off = PossibleValue::new("off").aliases(["false", "no", "n", "f", "0"]);
     let is_on = on.clone();
     PossibleValuesParser::new([on, off]).map(move |text| is_on.matches(&text, true))
-}
-
-/// Parses a number of bytes, or a percentage of the file system.
-pub(super) fn min_free(text: &str) -> Result<MinFree, String> {
-    let fail = || "write a size such as 10G, or a share of the disk from 0% to 99%".to_owned();
-    match text.strip_suffix('%') {
-        Some(percent) => {
-            let percent = percent.parse().ok().filter(|percent| *percent < 100);
-            percent.map(MinFree::Percent).ok_or_else(fail)
-        }
-        None => text.parse().map(|Size(bytes)| MinFree::Bytes(bytes)).map_err(|_| fail()),
-    }
 }
 
 /// Parses permissions in octal.
@@ -65,11 +51,11 @@ pub(super) fn path_prefix(text: &str) -> Result<String, String> {
 
 /// A header of responses.
 #[derive(Clone, Debug, PartialEq)]
-pub(in super::super) struct Header {
+pub(crate) struct Header {
     /// The files that it is for; every response without one.
-    pub(in super::super) pattern: Option<String>,
-    pub(in super::super) name: String,
-    pub(in super::super) value: String,
+    pub(crate) pattern: Option<String>,
+    pub(crate) name: String,
+    pub(crate) value: String,
 }
 
 /// A header, after a pattern or none; the server decides whether it may be set. No name of a header
