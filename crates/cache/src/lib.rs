@@ -72,5 +72,5 @@ pub use fill::{
     ResponseContent,
 };
 pub use key::CacheKey;
-pub use options::{CacheOptions, OriginOptions};
+pub use options::{CacheOptions, OriginOptions, VaryError, vary_field};
 pub use shared::{CacheEvent, CacheStats, FillReport};

@@ -6,6 +6,7 @@ use std::time::Duration;
 use underpass_client::{Credentials, TlsSetup, Url};
 use underpass_engine::{MinFree, Policy};
 use underpass_protocol::caching::FreshnessRules;
+use underpass_protocol::response::head::path_field;
 
 use crate::fill::RedirectHost;
 
@@ -20,7 +21,8 @@ pub struct CacheOptions {
     pub tls: TlsSetup,
     /// The hosts to which origins may redirect this server.
     pub redirects: Vec<RedirectHost>,
-    /// The request fields, in lower case, that are sent to origins and are part of keys.
+    /// The request fields that are sent to origins and are part of keys, as [`vary_field`] returns
+    /// them.
     pub vary_on: Vec<String>,
     /// The maximum size of all stored objects in bytes, if limited.
     pub size: Option<u64>,
@@ -45,4 +47,58 @@ pub struct OriginOptions {
     pub credentials: Credentials,
     /// The URL of the bucket, which ends in a slash, if it is an object store.
     pub bucket: Option<Url>,
+}
+
+/// The reason why a request field cannot be one of those on which objects depend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum VaryError {
+    /// It is not a field that can be passed on.
+    #[error("it is not a request header that can be passed on")]
+    Invalid,
+    /// It is meant for one client.
+    #[error("a header meant for one client cannot be kept for all")]
+    Personal,
+    /// The cache writes this field itself.
+    #[error("this server writes it itself")]
+    Reserved,
+}
+
+/// Returns the name of a request field on which objects may depend, in lower case.
+///
+/// # Errors
+///
+/// [`VaryError`].
+///
+/// # Examples
+///
+/// ```
+/// use underpass_cache::{VaryError, vary_field};
+///
+/// assert_eq!(vary_field("Accept-Language").as_deref(), Ok("accept-language"));
+/// assert_eq!(vary_field("Cookie"), Err(VaryError::Personal));
+/// assert_eq!(vary_field("Range"), Err(VaryError::Reserved));
+/// ```
+pub fn vary_field(name: &str) -> Result<String, VaryError> {
+    let lower = name.to_ascii_lowercase();
+    if path_field(&lower, "").is_err() {
+        return Err(VaryError::Invalid);
+    }
+    match lower.as_str() {
+        "authorization" | "cookie" => Err(VaryError::Personal),
+        "accept-encoding"
+        | "cdn-loop"
+        | "expect"
+        | "host"
+        | "if-match"
+        | "if-modified-since"
+        | "if-none-match"
+        | "if-range"
+        | "if-unmodified-since"
+        | "proxy-authorization"
+        | "range"
+        | "te"
+        | "via" => Err(VaryError::Reserved),
+        _ => Ok(lower),
+    }
 }

@@ -4,10 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use underpass_cache::RedirectHost;
+use underpass_cache::{RedirectHost, vary_field};
 use underpass_engine::{MinFree, Size};
 
-use super::values::varying;
 use crate::args::duration;
 use crate::connection::StoreArgs;
 
@@ -48,7 +47,7 @@ pub(crate) struct OriginArgs {
 
     /// Pass this request header on to the origin, and keep a file for each of its values; can be
     /// repeated
-    #[arg(long, value_name = "NAME", value_parser = varying)]
+    #[arg(long, value_name = "NAME", value_parser = vary_field)]
     pub(crate) vary_on: Vec<String>,
 
     /// Trust the certificate authorities in this PEM file instead of the system's for origins

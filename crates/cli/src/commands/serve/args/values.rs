@@ -1,7 +1,6 @@
 //! The values of options.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use underpass_protocol::response::head::path_field;
 
 /// Parses `on` or `off`; `true`, `yes` and `1`, and their opposites, mean the same.
 pub(super) fn on_or_off() -> impl TypedValueParser<Value = bool> {
@@ -70,32 +69,6 @@ pub(super) fn header(text: &str) -> Result<Header, String> {
     let (name, value) = field.split_once(':').ok_or("it has no colon: write 'Name: value'")?;
     let value = value.trim_matches([' ', '\t']).to_owned();
     Ok(Header { pattern, name: name.to_owned(), value })
-}
-
-/// Parses the name of a field that may be passed on to origins, in lower case.
-pub(super) fn varying(name: &str) -> Result<String, String> {
-    let fail = |why: &str| Err(why.to_owned());
-    let lower = name.to_ascii_lowercase();
-    if path_field(&lower, "").is_err() {
-        return fail("it is not a request header that can be passed on");
-    }
-    match lower.as_str() {
-        "authorization" | "cookie" => fail("a header meant for one client cannot be kept for all"),
-        "accept-encoding"
-        | "cdn-loop"
-        | "expect"
-        | "host"
-        | "if-match"
-        | "if-modified-since"
-        | "if-none-match"
-        | "if-range"
-        | "if-unmodified-since"
-        | "proxy-authorization"
-        | "range"
-        | "te"
-        | "via" => fail("this server writes it itself"),
-        _ => Ok(lower),
-    }
 }
 
 #[cfg(test)]
