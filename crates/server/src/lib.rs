@@ -43,7 +43,7 @@ mod uploads;
 pub use server::{
     Address, AddressError, BadHost, BadNetwork, BadRedirect, Changes, Control, Credentials,
     HostPattern, MediaTypes, MinFree, PathHeader, Redirect, ServeError, Server, ServerEvent,
-    ServerSummary, Settings, SiteControl, SiteSettings, TrustedProxies,
+    ServerSummary, Settings, SiteControl, SiteSettings, TrustedProxies, max_connections,
 };
 pub use underpass_observe::access_log;
 

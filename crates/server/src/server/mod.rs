@@ -14,6 +14,7 @@ pub(crate) mod worker;
 
 pub use control::Control;
 pub use credentials::Credentials;
+pub use limits::admission::max_connections;
 pub use listen::address::{Address, AddressError};
 pub use proxies::{BadNetwork, TrustedProxies};
 pub use run::Server;

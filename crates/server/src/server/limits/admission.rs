@@ -170,6 +170,24 @@ const MAX_RESERVED: usize = 2;
 /// The number of closing connections that may exist while others take their places.
 const CLOSING: usize = 64;
 
+/// Returns how many connections a server with this number of workers can have in a process that may
+/// open `descriptors` files, if each has only its socket; at least one.
+///
+/// While it sends a file, a connection needs a second descriptor. Archives, uploads and files that
+/// workers keep open take half as much again.
+#[must_use]
+pub fn max_connections(descriptors: u64, workers: usize) -> u64 {
+    let workers = u64::try_from(workers).unwrap_or(u64::MAX);
+    let others = BASE.saturating_add(workers.saturating_mul(PER_WORKER));
+    descriptors.saturating_sub(others).max(1)
+}
+
+/// The descriptors of a worker: an epoll set, listeners, a pipe, and files that it keeps open.
+const PER_WORKER: u64 = 32;
+
+/// The other descriptors: standard streams, the log, the root, and connections beyond the limit.
+const BASE: u64 = 64 + (RESERVE + CLOSING) as u64;
+
 #[cfg(test)]
 mod tests {
     use super::*;

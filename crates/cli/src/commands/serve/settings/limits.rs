@@ -1,21 +1,18 @@
 //! The number of connections that this process may have.
 
+use underpass_server::max_connections;
+
 use super::super::args::OptionsError;
 use crate::failure::Result;
 
 /// Returns how many simultaneous connections `descriptors` allow for, or an error if more were
-/// requested.
-///
-/// Each needs a socket, and a file while one is sent. Archives, uploads and files that workers keep
-/// open take half as much again, and the default leaves room for all of it.
+/// requested. The default leaves room for everything that connections open.
 pub(super) fn connections(
     requested: Option<u32>,
     descriptors: u64,
     workers: usize,
 ) -> Result<usize> {
-    let workers = u64::try_from(workers).unwrap_or(u64::MAX);
-    let spare = descriptors.saturating_sub(BASE + workers.saturating_mul(PER_WORKER));
-    let allowed = spare.max(1);
+    let allowed = max_connections(descriptors, workers);
     let number = match requested {
         None => (allowed / 10 * 3).clamp(1, DEFAULT_CONNECTIONS),
         Some(requested) if u64::from(requested) <= allowed => u64::from(requested),
@@ -41,13 +38,6 @@ pub(super) fn cached_objects(descriptors: u64, caches: usize) -> usize {
     let all = usize::try_from(descriptors / 16).unwrap_or(usize::MAX).min(MAX_CACHED);
     (all / caches.max(1)).max(1)
 }
-
-/// A worker has an epoll set, listeners, a pipe, and files it keeps open.
-const PER_WORKER: u64 = 32;
-
-/// Standard streams, the log, the root, and connections beyond the limit: those of the reserve for
-/// health checks and those that are being closed to make room.
-const BASE: u64 = 144;
 
 /// The maximum number of objects that all caches together have in memory.
 const MAX_CACHED: usize = 2048;
