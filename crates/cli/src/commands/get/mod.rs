@@ -1,6 +1,7 @@
 //! `underpass get`: files and folders from HTTP servers.
 
 mod args;
+mod check;
 mod destination;
 mod file;
 mod list;

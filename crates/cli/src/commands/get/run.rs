@@ -8,18 +8,15 @@ use std::thread;
 use underpass_client::download::{Gauge, RateLimit, TakenNames};
 use underpass_client::input::list::ListedFile;
 use underpass_client::{ClientError, TlsSetup, Url};
-use underpass_copy::ends::is_dash;
 use underpass_engine::Size;
 use underpass_engine::hint::Action;
 use underpass_engine::wait::{lock, unpoison};
-use underpass_receipt::shown;
 
 use super::args::GetArgs;
-use super::destination::is_stream;
+use super::check::check;
 use super::file::GetRun;
 use super::list;
 use super::sums::{ChecksumList, ChecksumSource};
-use super::usage::GetError;
 use super::{print, progress, tree};
 use crate::failure::{Failure, Result, WithPath};
 use crate::output::{self, ProgressMeter};
@@ -81,47 +78,6 @@ fn report_not_started(args: &GetArgs, items: &[ListedFile], failure: &Failure) {
     if items.is_empty() {
         output::print_no_transfer(args.show, failure);
     }
-}
-
-/// Refuses options that do not fit these files.
-fn check(args: &GetArgs, items: &[ListedFile]) -> Result<()> {
-    if args.output.is_some() && items.len() > 1 {
-        return Err(GetError::OneOutput.into());
-    }
-    // A URL with credentials in it is invalid, and gets another message.
-    let is_bucket = |item: &&ListedFile| {
-        let url = &item.url;
-        url.scheme() == "s3" && url.path() == "/" && url.username().is_empty()
-    };
-    let is_nameless = |item: &&ListedFile| item.url.host_str().unwrap_or_default().is_empty();
-    if let Some(item) = items.iter().filter(is_bucket).find(is_nameless) {
-        return Err(GetError::BucketMissing(shown(&item.url)).into());
-    }
-    if let Some(item) = items.iter().find(is_bucket).filter(|_| !args.recursive) {
-        return Err(GetError::Bucket(shown(&item.url)).into());
-    }
-    if !args.mirror.is_empty() && items.len() > 1 {
-        return Err(GetError::OneMirrored.into());
-    }
-    let is_checked = args.verify
-        || args.check.is_some()
-        || !args.digest.is_empty()
-        || args.digest_print.is_some();
-    if is_checked && let Some(path) = args.output.as_deref().filter(|path| is_stream(path)) {
-        let name =
-            if is_dash(path) { "standard output".to_owned() } else { path.display().to_string() };
-        return Err(GetError::DigestOfStream(name).into());
-    }
-    let is_name =
-        |url: &&Url| ALGORITHMS.iter().any(|name| url.as_str() == format!("http://{name}/"));
-    if let Some(url) = args.urls.iter().find(is_name).filter(|_| args.digest_print.is_some()) {
-        let name = url.host_str().unwrap_or_default();
-        return Err(GetError::AlgorithmAsUrl(name.to_owned()).into());
-    }
-    if !args.digest.is_empty() && items.len() > 1 {
-        return Err(GetError::OneDigest.into());
-    }
-    Ok(())
 }
 
 /// Reads the digests of --check in a file.
@@ -224,9 +180,3 @@ impl Failures {
 
 /// The default number of files of a list that are fetched at once.
 const DEFAULT_PARALLEL: usize = 4;
-
-/// Words after `--digest-print` that name an algorithm and not a server.
-const ALGORITHMS: [&str; 12] = [
-    "blake3", "crc32c", "md5", "sha1", "sha-1", "sha224", "sha256", "sha-256", "sha384", "sha-384",
-    "sha512", "sha-512",
-];

@@ -9,15 +9,15 @@ use signal_hook::iterator::Signals;
 use underpass_engine::{Integrity, socket};
 use underpass_observe::log_writer::{LogBuffer, LogFile, MAX_ENTRIES};
 use underpass_protocol::encode_segment;
-use underpass_sandbox::{AllowedAccess, AllowedRoot, Sandbox};
+use underpass_sandbox::Sandbox;
 use underpass_server::{Address, Control, Server, Settings, SiteSettings};
 
 use super::args::{ServeArgs, TlsUsage};
-use super::certificate::{Certificate, Orders, key_files};
+use super::certificate::{Certificate, Orders};
 use super::control::{Reload, SignalWatch, keep_signals};
 use super::log;
 use super::print::{self, StartupFacts};
-use super::settings::{OpenSites, Opened, reread_files, settings as settings_of};
+use super::settings::{OpenSites, access, reread_files, settings as settings_of};
 use super::share::goal::{ShareGoal, Timer};
 use super::sockets;
 use crate::failure::Result;
@@ -204,41 +204,4 @@ fn what_is_served(args: &ServeArgs, sites: &[SiteSettings]) -> String {
         }
         ([], _) => "nothing".to_owned(),
     }
-}
-
-/// Returns the access that sites and orders of certificates need.
-fn access(args: &ServeArgs, orders: Option<&Orders>, opened: &Opened) -> Result<AllowedAccess> {
-    let mut access = AllowedAccess::default();
-    add_needs(&mut access, args, opened);
-    if let Some(orders) = orders {
-        let mut roots = opened.sites.iter().filter_map(|site| site.root.as_deref());
-        let control = orders.control();
-        roots.try_for_each(|root| control.check_root(root))?;
-        access.keys = Some(orders.folder().to_owned());
-        access.ports.push(orders.port());
-    }
-    Ok(access)
-}
-
-/// Adds the access that sites need in a confined process.
-pub(super) fn add_needs(access: &mut AllowedAccess, args: &ServeArgs, opened: &Opened) {
-    for site in &opened.sites {
-        let Some(path) = site.root.clone() else { continue };
-        access.reads_everywhere |= site.allows_symlinks_outside;
-        access.roots.push(AllowedRoot {
-            path,
-            uploads: site.changes.upload,
-            deletes: site.changes.delete,
-            caches: site.cache.is_some(),
-            clones: site.integrity == Integrity::Snapshot,
-        });
-    }
-    let certificate = key_files(&args.tls).ok().flatten();
-    access.reread.extend(certificate.iter().flat_map(|files| files.folders()));
-    access.reread.extend(opened.folders.iter().cloned());
-    let config = args.config_file().and_then(|file| file.parent().map(Path::to_owned));
-    access.reread.extend(config);
-    access.reread.sort_unstable();
-    access.reread.dedup();
-    access.ports.extend(&opened.ports);
 }

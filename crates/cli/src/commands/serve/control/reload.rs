@@ -1,16 +1,13 @@
 //! Reads the configuration again, and serves the sites that it has now.
 
 use std::ffi::OsString;
-use std::fs;
-use std::path::{self, Path};
 
-use underpass_sandbox::{AllowedAccess, AllowedRoot};
+use underpass_sandbox::AllowedAccess;
 use underpass_server::SiteControl;
 
 use super::super::args::{AcmeUsage, ConfigUsage, OptionsError, ServeArgs, TlsUsage};
 use super::super::certificate::{Certificate, OrdersControl, check_sites, default_files};
-use super::super::run::add_needs;
-use super::super::settings::OpenSites;
+use super::super::settings::{OpenSites, add_needs, caches_of};
 use super::super::sources::{self, Reading};
 use crate::failure::{Failure, Result};
 use crate::output::{counted, note};
@@ -132,16 +129,4 @@ impl Reload {
             }
         }
     }
-}
-
-/// Returns the access that caches need; that of one that does not exist is for the folder above.
-fn caches_of(args: &ServeArgs) -> AllowedAccess {
-    let existing = |folder: &Path| {
-        let folder = path::absolute(folder).ok()?;
-        folder.ancestors().find_map(|above| fs::canonicalize(above).ok())
-    };
-    let sites = args.each_site().filter(|site| !site.origin.origin.is_empty());
-    let paths = sites.filter_map(|site| existing(site.origin.cache.as_deref()?));
-    let root = |path| AllowedRoot { path, caches: true, ..AllowedRoot::default() };
-    AllowedAccess { roots: paths.map(root).collect(), ..AllowedAccess::default() }
 }

@@ -1,9 +1,11 @@
 //! The settings of the server from its arguments; invalid ones are reported here.
 
 mod limits;
+mod needs;
 mod responses;
 mod sites;
 
+pub(super) use needs::{access, add_needs, caches_of};
 pub(super) use sites::{OpenSites, Opened, reread_files};
 
 use std::thread;
