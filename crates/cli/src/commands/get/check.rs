@@ -1,5 +1,6 @@
 //! Refuses options that do not fit the URLs.
 
+use underpass_client::Url;
 use underpass_client::input::list::ListedFile;
 use underpass_copy::ends::is_dash;
 use underpass_receipt::shown;

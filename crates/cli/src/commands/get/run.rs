@@ -7,7 +7,7 @@ use std::thread;
 
 use underpass_client::download::{Gauge, RateLimit, TakenNames};
 use underpass_client::input::list::ListedFile;
-use underpass_client::{ClientError, TlsSetup, Url};
+use underpass_client::{ClientError, TlsSetup};
 use underpass_engine::Size;
 use underpass_engine::hint::Action;
 use underpass_engine::wait::{lock, unpoison};

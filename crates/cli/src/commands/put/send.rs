@@ -18,6 +18,7 @@ use underpass_protocol::digest::{Algorithm, write_digests};
 use underpass_receipt::{EndKind, Receipt};
 use underpass_transport::digest::{Computed, compute};
 
+use super::args::PutArgs;
 use super::print;
 use super::put_run::{PutRun, PutStop};
 use super::usage::PutError;

@@ -6,7 +6,7 @@ mod responses;
 mod sites;
 
 pub(super) use needs::{access, add_needs, caches_of};
-pub(super) use sites::{OpenSites, Opened, reread_files};
+pub(super) use sites::{OpenSites, reread_files};
 
 use std::thread;
 
