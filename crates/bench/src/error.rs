@@ -122,8 +122,7 @@ impl BenchError {
         Self::measuring(what, "what arrived is not what was sent")
     }
 
-    /// Creates the error of a transfer that moved other bytes than required, or by another
-    /// mechanism.
+    /// Creates the error of a transfer of other bytes than required, or by another mechanism.
     pub(crate) fn other(what: impl fmt::Display, ran: &str) -> Self {
         Self::measuring(what, format!("the receipt says {ran}"))
     }

@@ -11,8 +11,7 @@ pub(crate) struct Interval {
     pub(crate) bounds: Option<(f64, f64)>,
 }
 
-/// Returns the ratio of the new values to the old ones with its interval; `None` if a value is
-/// missing or not above 0.
+/// Returns the ratio of the new values to the old ones; `None` if one is missing or not above 0.
 pub(crate) fn interval(old: &[f64], new: &[f64]) -> Option<Interval> {
     let (old, new) = (&old[..old.len().min(MAX_VALUES)], &new[..new.len().min(MAX_VALUES)]);
     let is_sound = |value: &f64| value.is_finite() && *value > 0.0;

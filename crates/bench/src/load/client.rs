@@ -1,5 +1,4 @@
-//! A client that waits for each response: for verifying responses, and for everything that does
-//! not depend on the number of clients.
+//! A client that waits for each response: for what does not depend on the number of clients.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
@@ -24,8 +23,7 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// Connects from an address of this machine, any port, with a receive buffer of `buffer` bytes
-    /// if that is not left to the kernel.
+    /// Connects from an address of this machine, with a receive buffer of `buffer` bytes if given.
     pub(crate) fn connect(&self, from: Ipv4Addr, buffer: Option<usize>) -> io::Result<TcpStream> {
         let stream = self.begin(from, buffer, SocketFlags::empty())?;
         stream.set_read_timeout(Some(MAX_WAIT))?;

@@ -47,8 +47,7 @@ pub(crate) const ACCESS_LOG: &str = "access.log";
 /// The files that the server has open besides its connections.
 const OPEN_FILES: u32 = 64;
 
-/// The TLS settings: the certificate of the run. The suites and sessions that
-/// clients offer are the same for every server.
+/// The TLS settings. Suites and sessions are what the clients offer, the same for every server.
 pub(crate) const TLS: &str = "ssl_certificate certificate.pem; ssl_certificate_key key.pem; \
     ssl_protocols TLSv1.2 TLSv1.3;";
 

@@ -75,8 +75,7 @@ impl LoadConnection {
         self.tls.is_some()
     }
 
-    /// Sends a request, or queues it until the handshake is done. An idle connection always accepts
-    /// all of it.
+    /// Sends a request, all of which an idle connection takes, or queues it for after the handshake.
     pub(crate) fn ask(&mut self, request: &[u8]) -> io::Result<()> {
         if let Some(tls) = &mut self.tls {
             tls.connection.writer().write_all(request)?;
@@ -129,8 +128,7 @@ impl LoadConnection {
 }
 
 impl Encrypted {
-    /// Reads some more received bytes into the buffer; returns `false` at the end. The TLS library
-    /// itself would read 4 KiB at a time.
+    /// Reads more bytes, not 4 KiB at a time as the TLS library would; returns `false` at the end.
     fn advance(&mut self, socket: &TcpStream) -> io::Result<bool> {
         if self.used == self.buffer.len() {
             self.used = 0;

@@ -233,8 +233,7 @@ impl ResourceUse {
         self.server.cpu_s + (self.load.user + self.load.system).as_secs_f64()
     }
 
-    /// Returns the result of a sample, in which the server and its load used `all_cpu_s`
-    /// altogether.
+    /// Returns the result of a sample, in which server and load used `all_cpu_s` altogether.
     pub(crate) fn measured(&self, wall_s: f64, served: Served, all_cpu_s: f64) -> Measured {
         let elapsed_s = self.elapsed_s();
         let server = Side::process(Role::Server, elapsed_s, self.server);

@@ -1,5 +1,4 @@
-//! Many connections on one thread, each of which sends a new request as soon as it has its
-//! response.
+//! Many connections on one thread, each of which sends a new request once it has its response.
 //!
 //! The load must cost as little as possible, to not affect the measurement: requests are built
 //! beforehand, a head is read together with the first bytes of its body, and the kernel drops the

@@ -1,7 +1,6 @@
 //! The position of a connection in its responses: heads, lengths, bodies. This module is pure, so
-//! that tests can feed it any pieces. It supports as much of HTTP as a client of whole files
-//! needs, and everything else is an error: only complete responses of the right length are
-//! measured.
+//! that tests can feed it any pieces. Everything but complete responses of the right length, which
+//! are all that is measured, is an error.
 
 use std::io;
 

@@ -1,5 +1,4 @@
-//! The cost of a running server so far: all of its processes and threads, by their clocks and
-//! from procfs.
+//! The cost of a running server so far: its processes and threads, by their clocks and procfs.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

@@ -22,8 +22,7 @@ pub(crate) struct SocketPrograms {
 
 impl SocketPrograms {
     /// Builds what these variants need in a folder below that of the run, and removes those that
-    /// cannot be measured. The plan notes why, and the versions that the programs, or their
-    /// compilers, print.
+    /// cannot be measured. The plan notes why, and the versions of programs and compilers.
     pub(crate) fn open(
         run: &RunFolder,
         variants: &mut Vec<Variant>,
@@ -114,8 +113,7 @@ impl SocketPrograms {
         Some(command)
     }
 
-    /// Returns the command that copies a file through a buffer of `buffer` bytes, 0 for as many
-    /// as there are.
+    /// Returns the command that copies a file through a buffer of `buffer` bytes, 0 for all.
     pub(crate) fn copier(
         &self,
         contender: Contender,
@@ -133,8 +131,7 @@ impl SocketPrograms {
     }
 }
 
-/// Returns the seconds that a program of `peers/` took by its own clock, if it has succeeded and
-/// moved `size` bytes.
+/// Returns the seconds that a program of `peers/` took by its own clock, if it moved `size` bytes.
 pub(crate) fn reported_seconds(finished: &Finished, what: impl Display, size: u64) -> Result<f64> {
     #[derive(Deserialize)]
     struct ProgramReport {

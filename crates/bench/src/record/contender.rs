@@ -139,8 +139,7 @@ impl Contender {
         }
     }
 
-    /// Returns whether it is one of the articles' programs, or another one that moves bytes
-    /// without HTTP.
+    /// Returns whether it is of the articles, or another program that moves bytes without HTTP.
     pub(crate) fn is_peer(self) -> bool {
         self.entry().is_ok_and(|entry| entry.group == Group::Peer)
     }
@@ -150,8 +149,7 @@ impl Contender {
         self.entry().map_or(true, |entry| entry.group == Group::Ours)
     }
 
-    /// Returns whether a step can be chosen: a clone is one call, and other programs choose their
-    /// own.
+    /// Returns whether a step can be chosen: a clone is one call, other programs choose their own.
     pub(crate) fn has_steps(self) -> bool {
         match self {
             Self::Only(mechanism) => mechanism != Mechanism::Reflink,

@@ -9,13 +9,11 @@ pub(crate) struct Description {
     pub(crate) name: &'static str,
     /// The words of the command after `underpass bench`.
     pub(crate) command: &'static str,
-    /// Whether the processor time of the thread that moved the bytes counts, not that of its
-    /// process.
+    /// Whether the processor time of the thread that moved the bytes counts, not of its process.
     pub(crate) by_thread: bool,
     /// The processes that should not share a core, if any.
     pub(crate) cores: Option<&'static str>,
-    /// The program that the comparison needs, if any, whose version is in the environment of a
-    /// record: cp or nginx.
+    /// The program that the comparison needs, if any, whose version is in records: cp or nginx.
     pub(crate) expected: Option<Contender>,
     /// Whether the load has to be faster than the server.
     pub(crate) saturates: bool,

@@ -102,8 +102,7 @@ impl Metric {
         (self.of)(record, sample).filter(|value| value.is_finite())
     }
 
-    /// Returns the full title, with its side and unit of work: `Processor time of the sender for
-    /// each GiB`.
+    /// Returns the full title: `Processor time of the sender for each GiB`.
     pub(crate) fn heading(&self, record: &Record) -> String {
         let role = self.whose.and_then(|whose| role(record, whose));
         let whose = role.map(|role| format!(" of the {role}")).unwrap_or_default();
@@ -145,8 +144,7 @@ impl Metric {
 }
 
 impl Record {
-    /// Returns the metrics of at least this rank for which at least one sample has a value other
-    /// than 0.
+    /// Returns the metrics of at least this rank of which a sample has a value other than 0.
     pub(crate) fn metrics(&self, rank: Rank) -> Vec<&'static Metric> {
         let has = |metric: &&Metric| {
             let mut values = self.samples.iter().filter_map(|sample| metric.value(self, sample));

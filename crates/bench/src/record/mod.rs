@@ -274,8 +274,7 @@ impl Side {
         Self { process: Some(process), ..Self::new(role, elapsed_s) }
     }
 
-    /// Returns the processor time of the process, or of the thread where the bench itself does the
-    /// work.
+    /// Returns the processor time of the process, or of the thread if the bench does the work.
     pub(crate) fn cpu_s(&self) -> f64 {
         self.process.map_or_else(|| self.thread_cpu_s(), |process| process.cpu_s)
     }

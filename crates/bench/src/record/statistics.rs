@@ -55,8 +55,7 @@ impl Record {
         summarize(self.samples_of(cell).filter_map(value))
     }
 
-    /// Returns the ratio of a value of each sample of a cell to that of the baseline of the same
-    /// size, round by round.
+    /// Returns the ratio of a value to that of the baseline of the same size, round by round.
     pub(crate) fn ratio_by(
         &self,
         cell: usize,
@@ -65,8 +64,7 @@ impl Record {
         self.ratio_between(cell, self.like(&self.cells[cell], self.baseline)?, value)
     }
 
-    /// Returns the ratio of a value of each sample of a cell to that of another cell, round by
-    /// round.
+    /// Returns the ratio of a value of a cell to that of another cell, round by round.
     pub(crate) fn ratio_between(
         &self,
         cell: usize,

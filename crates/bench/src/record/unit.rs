@@ -70,8 +70,7 @@ fn small(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Returns the largest part that fits into a value as it will be shown; the smallest one if none
-/// does.
+/// Returns the largest part that fits into a value as it will be shown, or the smallest one.
 fn part<'a>(parts: &'a [(f64, &'static str)], value: f64) -> &'a (f64, &'static str) {
     let fits = |part: &&(f64, &'static str)| value.abs() >= part.0 * 0.9995;
     parts.iter().find(fits).unwrap_or(&parts[parts.len() - 1])

@@ -133,8 +133,7 @@ fn little_cpu(record: &Record) -> Option<String> {
     Some(format!("under {:.0} ms of processor time in a sample: {cells}", MIN_CPU_S * 1e3))
 }
 
-/// Returns the names of the cells for which `is_true` holds: by size, with the variants; none if it
-/// holds for none.
+/// Returns the names of the cells for which `is_true` holds, by size; `None` if there is no such.
 fn names(record: &Record, is_true: impl Fn(usize) -> bool) -> Option<String> {
     let mut names = Vec::new();
     for size in record.sizes() {

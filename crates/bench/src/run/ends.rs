@@ -24,8 +24,7 @@ pub(crate) struct SampleEnds<'a> {
 }
 
 impl<'a> SampleEnds<'a> {
-    /// Makes folders for the source and in `to`, with room for the largest file, and plans to
-    /// measure these sizes.
+    /// Makes folders with room for the largest file, and plans to measure these sizes.
     pub(crate) fn open(
         start: Start<'a>,
         to: Option<&Path>,

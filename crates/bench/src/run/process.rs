@@ -53,8 +53,7 @@ impl Cores {
     }
 }
 
-/// Keeps the calling thread on one core. If the kernel forbids that, the figures are still valid,
-/// but less steady.
+/// Keeps the calling thread on one core. If the kernel forbids that, figures are only less steady.
 pub(crate) fn stay_on(core: usize) {
     let mut only = CpuSet::new();
     only.set(core);
@@ -327,8 +326,7 @@ pub(crate) fn poll_until<T>(limit: Duration, mut attempt: impl FnMut() -> Option
     }
 }
 
-/// Returns the cost of a process that has ended, which the kernel keeps until its parent reaps
-/// it.
+/// Returns the cost of a process that has ended, which the kernel keeps until it is reaped.
 fn cost_of(pid: Pid, wall: Duration) -> ProcessCost {
     let process = process(pid).ok();
     let status = process.as_ref().and_then(|process| process.status().ok());
@@ -350,8 +348,7 @@ pub(crate) fn process(pid: Pid) -> ProcResult<Process> {
     Process::new(pid.as_raw_nonzero().get())
 }
 
-/// Returns the processor time of all threads of a process, also of those that have ended; zero if
-/// the process is gone.
+/// Returns the processor time of a process with its ended threads; zero if the process is gone.
 pub(crate) fn processor_time(pid: Pid) -> Duration {
     let pid = pid.as_raw_nonzero().get().unsigned_abs();
     underpass_sys::processor_time(pid).unwrap_or_default()

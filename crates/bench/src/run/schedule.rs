@@ -25,8 +25,7 @@ pub(crate) trait Scenario {
     /// Moves the bytes once and returns the cost.
     fn sample(&mut self, cell: &Cell) -> Result<Measured>;
 
-    /// Moves the bytes once while the system calls of all processes are counted, and returns those
-    /// of each.
+    /// Moves the bytes once while system calls are counted, and returns those of each process.
     fn count(&mut self, _cell: &Cell, _tracer: &CallTracer) -> Result<Vec<Counted>> {
         Ok(Vec::new())
     }
@@ -108,8 +107,7 @@ impl<'a> RunPlan<'a> {
         Self { context: start.context, arguments, environment, missing, copies, tracer, groups }
     }
 
-    /// Plans to count system calls as well, using files in `folder`, unless `no_count` is
-    /// set.
+    /// Plans to count system calls as well, using files in `folder`, unless `no_count` is set.
     pub(crate) fn count_calls_unless(&mut self, no_count: bool, folder: &RunFolder) {
         self.tracer = CallTracer::within(folder).filter(|_| !no_count);
         if self.tracer.is_none() && !no_count {
@@ -231,8 +229,7 @@ fn measure_group(
     Ok(())
 }
 
-/// Returns a cell with the result of its verification, which all cells that differ only by
-/// connections share.
+/// Verifies a cell, once for all cells that differ only by connections, and returns it with the result.
 fn verified(
     earlier: &[Cell],
     cell: Cell,

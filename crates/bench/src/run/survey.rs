@@ -1,5 +1,4 @@
-//! The environment of a run, as far as it affects the figures: nothing that identifies the
-//! machine.
+//! The environment of a run as far as it affects the figures; nothing that identifies the machine.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,8 +10,7 @@ use rustix::system::uname;
 use super::process::Cores;
 use crate::record::Environment;
 
-/// Returns the facts known before the first sample. Fields that cannot be read contain a note about
-/// that.
+/// Returns the facts known before the first sample. Fields that cannot be read say so.
 pub(crate) fn survey(cores: Cores, source: &Path, target: Option<&Path>) -> Environment {
     let kernel = uname();
     let text = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
@@ -61,8 +59,7 @@ pub(crate) fn nginx_version() -> Option<String> {
     line.split_whitespace().find(|word| word.starts_with("nginx/")).map(str::to_owned)
 }
 
-/// Returns the first line that a program prints when it is given this option, wherever it prints
-/// it.
+/// Returns the first line that a program prints, to either output, when it is given this option.
 pub(crate) fn first_line(program: &Path, option: &str) -> Option<String> {
     let output = Command::new(program).arg(option).output().ok()?;
     // If it failed, the line would be a complaint about the option.

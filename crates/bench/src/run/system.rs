@@ -10,8 +10,8 @@ use underpass_engine::socket::{CongestionUnavailable, UNPACED, paces};
 
 use crate::error::{Result, Shortage, UsageError};
 
-/// The system's congestion control, which other programs take as they find it. If this run has changed it,
-/// it is put back when dropped. No other run changes it meanwhile.
+/// The system's congestion control, which other programs take as they find it. If this run has
+/// changed it, it is put back when dropped. No other run changes it meanwhile.
 #[derive(Debug)]
 pub(crate) struct SystemCongestion {
     pub(crate) name: String,
@@ -49,8 +49,7 @@ impl SystemCongestion {
         }
     }
 
-    /// Returns the algorithm that would be set, and leaves the system as it is: for namespaces,
-    /// which have their own.
+    /// Returns the algorithm that would be set, but leaves the system as it is: for namespaces.
     pub(crate) fn leave(requested: &str) -> Self {
         let name = match requested {
             "auto" if paces(&current()) => UNPACED.first().map(|name| (*name).to_owned()),

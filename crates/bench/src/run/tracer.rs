@@ -50,8 +50,7 @@ impl CallTracer {
         self.folder.join(format!("{}.calls", role.name()))
     }
 
-    /// Watches processes that run already, with all of their threads, from the moment at which this
-    /// returns.
+    /// Watches running processes, with all of their threads, from when this returns.
     fn attach_to(&self, processes: &[Pid], file: &Path) -> Result<TracerGuard> {
         let mut command = Command::new(&self.strace);
         command.args(["-f", "-qq", "-c", "-w", "-o"]).arg(file);
@@ -64,15 +63,13 @@ impl CallTracer {
         poll_until(MAX_WAIT, are_watched).ok_or_else(failure).map(|()| watch)
     }
 
-    /// Returns the program with its arguments under strace, which writes a summary of its calls when
-    /// it has ended.
+    /// Returns the command under strace, which writes a summary of its calls at its end.
     pub(crate) fn watch(&self, command: &Command, role: Role) -> Command {
         // Environment and current folder of the command would be lost.
         debug_assert!(command.get_envs().next().is_none() && command.get_current_dir().is_none());
         let file = self.summary(role);
         let mut watched = Command::new(&self.strace);
-        // The program is the child, and strace its tracer from elsewhere, so that ending the
-        // one ends the other.
+        // The program is the child and strace its tracer, so that ending the one ends the other.
         watched.args(["-D", "-f", "-qq", "-c", "-w", "-o"]).arg(file).arg("--");
         watched.arg(command.get_program()).args(command.get_args());
         watched
@@ -112,8 +109,7 @@ impl TracerGuard {
     }
 }
 
-/// Returns whether every thread of a process is watched. A thread that has just ended has no
-/// status.
+/// Returns whether every thread of a process is watched; one that has just ended has no status.
 fn is_watched(pid: Pid) -> bool {
     let Ok(tasks) = process(pid).and_then(|process| process.tasks()) else { return false };
     tasks.flatten().all(|task| task.status().map_or(true, |status| status.tracerpid != 0))

@@ -141,8 +141,7 @@ fn answers(host: &Host, request: &[u8]) -> io::Result<Latency> {
     latencies.latency().ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
 }
 
-/// Returns the loopback address from which a connection is made: the next one before the ports of
-/// one are used up.
+/// Returns the loopback address of a connection: the next one before the ports of one are used up.
 fn source(index: u32) -> Ipv4Addr {
     Ipv4Addr::from_bits(Ipv4Addr::LOCALHOST.to_bits() + index / PORTS)
 }

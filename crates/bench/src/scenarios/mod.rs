@@ -58,8 +58,7 @@ const TRADITIONAL: Variant = Variant::mechanism(Mechanism::ReadWrite, 4 << 10);
 
 const NGINX: Variant = Variant::plain(Contender::Nginx);
 
-/// Returns the contenders whose programs are all installed, each once, and the missing programs.
-/// Fails if no contender is left.
+/// Returns the contenders that are installed, each once, and the missing programs; fails if none is.
 fn installed(
     requested: &[Contender],
     has: impl Fn(&str) -> bool,

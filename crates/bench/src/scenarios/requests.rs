@@ -162,8 +162,7 @@ impl Requests<'_> {
     }
 }
 
-/// Returns the number of connections at this size: fewer for large files, which would only wait for
-/// each other, unless a number was given.
+/// Returns the number of connections: fewer for large files, unless a number was given.
 fn connections(setting: &Setting, size: u64) -> u32 {
     let requested = setting.connections;
     if setting.all_connections {

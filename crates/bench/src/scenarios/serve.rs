@@ -1,5 +1,4 @@
-//! `bench serve`: its scenarios, and the common parts of all scenarios with servers: which servers
-//! are measured, and where.
+//! `bench serve`: its scenarios, and what all scenarios with servers begin with.
 
 mod cold;
 mod origin;

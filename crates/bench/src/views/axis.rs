@@ -35,8 +35,7 @@ impl AxisScale {
         Self::Linear { high: (high / unit - 1e-9).ceil() * unit }
     }
 
-    /// Creates a logarithmic scale if values differ by more than `factor`, otherwise one that
-    /// begins at 0.
+    /// Creates a logarithmic scale if values differ by more than `factor`, otherwise a linear one.
     pub(crate) fn fit(values: &[f64], factor: f64, base: Base) -> Self {
         let positive = || values.iter().copied().filter(|value| *value > 0.0 && value.is_finite());
         let (min, max) = (positive().fold(f64::INFINITY, f64::min), positive().fold(0.0, f64::max));

@@ -48,8 +48,7 @@ pub(crate) struct Axis {
     unit: Unit,
 }
 
-/// Returns every chart of a record: over sizes if there are several, and at one size for all
-/// variants.
+/// Returns every chart of a record: over several sizes, and at one size for all variants.
 pub(crate) fn charts(record: &Record) -> Vec<Chart> {
     let metrics = record.metrics(Rank::Chart);
     let sizes = record.sizes();
@@ -157,8 +156,7 @@ fn row(record: &Record, metric: &Metric, index: usize) -> ChartRow {
     }
 }
 
-/// Returns the number of a contender's colour: what `underpass` does by itself has the same one
-/// everywhere.
+/// Returns the number of a contender's colour, which is the same everywhere for `underpass`.
 fn style(record: &Record, contender: Contender) -> usize {
     let is_first =
         |contender: &Contender| matches!(contender, Contender::Auto | Contender::Underpass);
@@ -218,8 +216,7 @@ impl Chart {
         places
     }
 
-    /// Returns a description for screen readers: at the largest place, each label with its
-    /// value.
+    /// Returns a description for screen readers: each label with its value at the largest place.
     pub(crate) fn sentence(&self) -> String {
         let Some((at, place)) = self.places().into_iter().max() else {
             return "Nothing was measured.".to_owned();

@@ -184,8 +184,7 @@ fn in_full(record: &Record, only: Option<u64>) -> Table {
     Table { title: (record.about.caption)(record), headings, lines, words }
 }
 
-/// Returns our cost as a ratio of each other contender's, in scenarios that move whole files; none
-/// if there is no such pair.
+/// Returns the ratio of our cost to each other contender's, in scenarios that move whole files.
 fn ratios_to_others(record: &Record) -> Option<Table> {
     if record.arguments.transfers.is_none() && record.copies.is_none() {
         return None;
@@ -235,8 +234,7 @@ pub(crate) fn value(record: &Record, index: usize, metric: &Metric) -> [String; 
     [format!("{median}{}", ratio.unwrap_or_default()), range(summary, metric.unit)]
 }
 
-/// Returns minimum and maximum, unless they are the same; a common unit is written
-/// once.
+/// Returns minimum and maximum, unless they are the same; a common unit is written once.
 fn range(summary: Summary, unit: Unit) -> String {
     if summary.min == summary.max {
         return String::new();
@@ -279,8 +277,7 @@ pub(crate) fn finding(record: &Record) -> Option<Finding> {
     (!contenders.is_empty()).then_some(Finding { at, contenders })
 }
 
-/// Returns the calls at the largest size, of each process those that took longest; none if
-/// nothing was counted.
+/// Returns the calls at the largest size that took longest; `None` if nothing was counted.
 pub(crate) fn calls(record: &Record) -> Option<Table> {
     let size = |counted: &&Counted| record.cells.get(counted.cell).map(|cell| cell.size);
     let largest = record.counted.iter().filter_map(|counted| size(&counted)).max()?;
@@ -316,8 +313,7 @@ pub(crate) fn calls(record: &Record) -> Option<Table> {
     Some(table)
 }
 
-/// Returns the calls of a process, those that took longest first, without those that wait for
-/// others.
+/// Returns the calls of a process, the longest first, without those that wait for others.
 fn longest(counted: &Counted) -> Vec<&NamedCall> {
     let works = |call: &&NamedCall| !WAITS.split(' ').any(|name| call.name == name);
     let mut calls: Vec<_> = counted.calls.iter().filter(works).collect();

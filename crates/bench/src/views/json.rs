@@ -1,5 +1,4 @@
-//! Records as files: one JSON object, with a line for each sample, so that a line-based diff can
-//! compare two of them.
+//! Records as files: one JSON object with a line for each sample, which a line-based diff can show.
 
 use std::fmt::Write as _;
 use std::fs;

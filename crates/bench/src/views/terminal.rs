@@ -1,5 +1,4 @@
-//! A record on a terminal: its tables, and bars that show the charts of the page as far as
-//! characters can.
+//! A record on a terminal: its tables, and the charts of the page as bars of characters.
 
 use super::chart::{Chart, ChartRow, at_sizes, by_points};
 use super::document::{NO_CAVEATS, Table, commands, machine, reading, subject, tables};

@@ -1,5 +1,4 @@
-//! The origin of caches: a server inside the bench that counts the bytes it sends, at a limited
-//! rate.
+//! The origin of caches: a server inside the bench that counts what it sends, at a limited rate.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};

@@ -32,8 +32,7 @@ impl CacheSetup {
     pub(super) fn squid(&self, program: &Path, cache: &Path, port: u16) -> Result<Command> {
         let path = write(cache, "conf", &self.filled(SQUID, cache, port))?;
         let command = || {
-            // It refuses to run as root: it gets another user in a user namespace and the same
-            // files.
+            // It refuses to run as root, so it gets another user in a user namespace.
             let mut command = Command::new(if is_root() { "unshare".as_ref() } else { program });
             if is_root() {
                 command.args(["--user", "--map-user=13", "--map-group=13", "--"]).arg(program);
@@ -81,8 +80,7 @@ impl CacheSetup {
     }
 }
 
-/// The shared memory of this run's Squid, which is removed on drop: a killed Squid leaves it
-/// behind.
+/// The shared memory of this run's Squid, which a killed Squid leaves; removed on drop.
 #[derive(Debug)]
 pub(crate) struct SquidMemory;
 

@@ -1,6 +1,5 @@
-//! `bench cp`: whole copies by `underpass cp` and by other common programs, from the start of
-//! their process to its end: a large file, many small ones, an existing folder, a file with
-//! holes.
+//! `bench cp`: copies by `underpass cp` and other common programs, from the start of their process
+//! to its end: a large file, many small ones, an existing folder, a file with holes.
 
 mod copiers;
 mod original;
@@ -328,8 +327,7 @@ const fn is_dense(contender: Contender) -> bool {
     matches!(contender, Contender::UnderpassDense)
 }
 
-/// Returns the processor seconds of all children that have ended and were waited for, and of their
-/// children.
+/// Returns the processor seconds of all reaped children and of their children.
 fn children_s() -> f64 {
     let stat = procfs::process::Process::myself().and_then(|process| process.stat());
     let ticks = stat.map_or(0, |stat| stat.cutime + stat.cstime);

@@ -31,8 +31,7 @@ impl BadConnection {
         Ok(Self { stream, index, turns: 0, sent: 0, tls: None })
     }
 
-    /// Sends the rest of these bytes as far as the socket accepts them; returns whether all were
-    /// sent.
+    /// Sends what the socket accepts of the rest of these bytes; returns whether all are sent.
     pub(super) fn say(&mut self, bytes: &[u8]) -> io::Result<bool> {
         while self.sent < bytes.len() {
             match self.stream.write(&bytes[self.sent..]) {

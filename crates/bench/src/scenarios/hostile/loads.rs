@@ -1,5 +1,4 @@
-//! The kinds of bad clients: the server that they need, and what each of their connections does
-//! in its turn.
+//! The kinds of bad clients: the server that they need, and what a connection does in its turn.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -20,8 +19,7 @@ pub(super) struct BadLoad {
     nginx: Option<&'static ServerProgram>,
     /// Whether the server speaks TLS, to the good client as well.
     pub(super) is_encrypted: bool,
-    /// Whether the server's limit is the number of bad connections: these are idle, and must be
-    /// closed for the good client.
+    /// Whether bad connections are as many as the server allows, so that it must close some.
     pub(super) fills_server: bool,
     /// The number of turns that all connections together have in a second.
     pub(super) turns_per_second: u32,

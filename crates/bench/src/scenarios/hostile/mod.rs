@@ -103,8 +103,7 @@ impl Scenario for AttackedServer<'_> {
 }
 
 impl AttackedServer<'_> {
-    /// Measures the good client alone, among bad ones at a server that does nothing, and among
-    /// bad ones at the same server.
+    /// Measures the good client alone, beside bad ones at an idle server, and at the same server.
     fn measure_good_client(
         &self,
         load: &BadLoad,
@@ -161,8 +160,7 @@ impl AttackedServer<'_> {
         })
     }
 
-    /// Does `work` while bad clients are at a server. Returns the processor seconds that they cost,
-    /// and what they did.
+    /// Does `work` beside bad clients at a server; returns also what they cost and did.
     fn beside<T>(
         &self,
         load: &BadLoad,
@@ -187,8 +185,7 @@ impl AttackedServer<'_> {
         Ok((done, (usage.user + usage.system).as_secs_f64(), generator))
     }
 
-    /// Asks for a small file for `time`, each time on a new connection, and returns the
-    /// outcome. A request that takes longer is waited for.
+    /// Asks for a small file for `time`, each time on a new connection, and waits for the last one.
     fn ask(&self, host: &Host, request: &[u8], time: Duration) -> io::Result<GoodClient> {
         let mut latencies = Latencies::default();
         let mut failed = 0;

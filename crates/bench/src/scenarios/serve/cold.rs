@@ -1,5 +1,4 @@
-//! `bench serve cold`: clients that each stream a separate file over and over, none of which is in
-//! the page cache.
+//! `bench serve cold`: clients that stream a file each over and over, none in the page cache.
 
 use clap::Args;
 

@@ -154,8 +154,7 @@ impl Measure for NetArgs {
         let (ends, mut plan) = SampleEnds::open(start, to, &self.sizes, cold, self.no_count)?;
         let is_written = self.sink == SinkKind::File;
         plan.environment.target_file_system = is_written.then(|| file_system(ends.target.path()));
-        // Namespaces begin with a congestion control of their own; on loopback each connection
-        // sets its own.
+        // Namespaces have a congestion control of their own; on loopback each connection sets it.
         let link = match self.over {
             NetworkKind::Loopback => Link::plain(&self.congestion),
             NetworkKind::Veth => Link::open(self.over, &self.congestion)?,
@@ -216,8 +215,7 @@ impl ArticleArgs {
         let ours = at_steps(&chosen(&self.mechanism, TO_SOCKET), &self.step);
         let mut variants = unique(others.into_iter().chain(ours));
         let SystemArgs { congestion, no_count } = &self.system;
-        // The target of the verifying pass is as large as its source. The system is surveyed before
-        // any of its settings is changed.
+        // The system is surveyed before any of its settings is changed.
         let (ends, mut plan) = SampleEnds::open(start, None, &self.sizes, self.cold, *no_count)?;
         let link = Link::open(self.over, congestion)?;
         let programs = SocketPrograms::open(&ends.source, &mut variants, &mut plan)?;

@@ -116,8 +116,7 @@ impl TcpTransfer<'_> {
         })
     }
 
-    /// Moves one file from a sender to a receiver, which writes it to a file or drops it; counts
-    /// calls if there is a tracer.
+    /// Moves one file to a receiver, which writes or drops it; counts calls if there is a tracer.
     fn transfer(
         &mut self,
         cell: &Cell,

@@ -28,8 +28,7 @@ pub(super) enum Payload {
 }
 
 impl Payload {
-    /// Returns the command of a client for the server at a URL, where `path` is the client's own
-    /// file or folder.
+    /// Returns the command of a client for a server; `path` is the client's own file or folder.
     fn words(&self, contender: Contender, url: &str, path: &Path) -> CommandWords {
         match self {
             Self::Download(_) => download(contender, &format!("{url}file"), path),
@@ -182,9 +181,8 @@ impl Transfer<'_> {
         Ok(Measured { besides_cpu_s, ..Measured::new(wall_s, client, peer) })
     }
 
-    /// Gives each sample of `size` bytes the same state of memory: pages that one contender has
-    /// freed in many small pieces are slower to fill than a few large ones, and in a fixed order
-    /// each contender would always follow the same other one.
+    /// Gives each sample of `size` bytes the same state of memory: pages that the contender before
+    /// has freed in many small pieces are slower to fill than a few large ones.
     fn even_memory(&self, size: u64) -> Result<()> {
         if self.memory == MemoryState::Found {
             return Ok(());

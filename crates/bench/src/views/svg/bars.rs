@@ -1,5 +1,4 @@
-//! Charts at one size: a bar for each variant, with its name above it, so that long names have room
-//! on small screens.
+//! Charts at one size: a bar for each variant, its name above it for want of room on small screens.
 
 use maud::{Markup, html};
 

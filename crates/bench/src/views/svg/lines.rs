@@ -1,5 +1,4 @@
-//! Charts over the sizes of files: a line for each contender, error bars from the least to the
-//! most.
+//! Charts over the sizes of files: a line for each contender, with error bars of the range.
 
 use maud::{Markup, html};
 

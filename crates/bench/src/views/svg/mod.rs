@@ -14,8 +14,7 @@ pub(crate) const STYLE: &str = include_str!("chart.css");
 /// The width of a chart: that of a small phone, so that letters have the same size there.
 const WIDTH: f64 = 360.0;
 
-/// Returns a chart as an element of a page, which has the style and the caption. `id` is unique in
-/// the page.
+/// Returns a chart as an element of a page, which has the style and the caption. `id` is unique.
 pub(crate) fn element(chart: &Chart, id: &str) -> Markup {
     let (height, body) = draw(chart, id);
     html! {
