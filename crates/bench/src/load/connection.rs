@@ -75,7 +75,7 @@ impl LoadConnection {
         self.tls.is_some()
     }
 
-    /// Sends a request, all of which an idle connection takes, or queues it for after the handshake.
+    /// Sends a request, which an idle connection takes whole, or queues it for after a handshake.
     pub(crate) fn ask(&mut self, request: &[u8]) -> io::Result<()> {
         if let Some(tls) = &mut self.tls {
             tls.connection.writer().write_all(request)?;

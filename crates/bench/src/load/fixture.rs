@@ -15,7 +15,7 @@ use super::server_kind::ServerKind;
 use super::usage::ServerUsage;
 use crate::error::Result;
 use crate::record::{
-    Contender, Counted, Load, ProcessCost, Role, Served, Setting, Side, ThreadCost,
+    Cell, Contender, Counted, Load, ProcessCost, Role, Served, Setting, Side, ThreadCost,
 };
 use crate::run::{
     CallTracer, Context, Cores, Measured, Noise, SystemCongestion, Verification, allow_open_files,
@@ -80,16 +80,13 @@ impl ServerFixture<'_> {
     /// Requests a file once and compares its digest.
     pub(crate) fn verify(
         &self,
-        contender: Contender,
+        kind: impl Into<ServerKind>,
         name: &str,
-        size: u64,
+        cell: &Cell,
     ) -> Result<Verification> {
-        let server = self.site.start(&contender.into())?;
-        let host = self.host(&server);
-        match host.digest(&format!("/{name}"), size) {
-            Ok(arrived) => Verification::compare(arrived, &self.sha256, contender),
-            Err(error) => Err(server.failure(&error)),
-        }
+        let work = |_: &Server, host: &Host| host.digest(&format!("/{name}"), cell.size);
+        let (arrived, _) = self.with_server(kind, work)?;
+        Verification::compare(arrived, &self.sha256, cell.variant.contender)
     }
 
     /// Starts a server and does `work` on the core of the load. Returns its result, and the

@@ -229,7 +229,7 @@ fn measure_group(
     Ok(())
 }
 
-/// Verifies a cell, once for all cells that differ only by connections, and returns it with the result.
+/// Returns a cell with its verification, which all cells that differ only by connections share.
 fn verified(
     earlier: &[Cell],
     cell: Cell,

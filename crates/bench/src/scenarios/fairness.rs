@@ -9,7 +9,7 @@ use std::io;
 
 use clap::Args;
 
-use super::requests::{REQUESTS, connections_of, subject};
+use super::requests::{SERVER, connections_of};
 use crate::error::Result;
 use crate::load::{
     Class, Host, LoadGenerator, RequestSpec, ResourceUse, RunningServer, ServerFixture,
@@ -88,7 +88,7 @@ impl Scenario for Fairness<'_> {
     }
 
     fn verify(&mut self, cell: &Cell) -> Result<Verification> {
-        self.fixture.verify(cell.variant.contender, HOT, cell.size)
+        self.fixture.verify(cell.variant.contender, HOT, cell)
     }
 
     fn sample(&mut self, cell: &Cell) -> Result<Measured> {
@@ -156,8 +156,6 @@ const HOT: &str = "hot";
 pub(super) const FAIRNESS: Description = Description {
     name: "serve_fairness",
     command: "serve fairness",
-    saturates: false,
-    subject,
     caption: |record| {
         let setting = record.arguments.serve.unwrap_or_default();
         format!(
@@ -192,5 +190,5 @@ pub(super) const FAIRNESS: Description = Description {
         &SERVER_BUSY,
         &LOAD_BUSY,
     ],
-    ..REQUESTS
+    ..SERVER
 };

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 
-use super::requests::{REQUESTS, subject};
+use super::requests::SERVER;
 use crate::error::Result;
 use crate::load::{
     Host, Latencies, LoadConnection, LoadWindow, ResourceUse, RunningServer, ServerFixture,
@@ -62,7 +62,7 @@ impl Scenario for Idle<'_> {
     }
 
     fn verify(&mut self, cell: &Cell) -> Result<Verification> {
-        self.0.verify(cell.variant.contender, LARGE, cell.size)
+        self.0.verify(cell.variant.contender, LARGE, cell)
     }
 
     fn sample(&mut self, cell: &Cell) -> Result<Measured> {
@@ -167,8 +167,6 @@ const SETTLE: Duration = Duration::from_millis(500);
 pub(super) const IDLE: Description = Description {
     name: "serve_idle",
     command: "serve idle",
-    saturates: false,
-    subject,
     caption: |record| {
         let setting = record.arguments.serve.unwrap_or_default();
         let (idle, slow) = (setting.idle.unwrap_or(0), setting.slow.unwrap_or(0));
@@ -204,5 +202,5 @@ pub(super) const IDLE: Description = Description {
             "longest", Seconds, Table;
             Served::Idle(found) => found.answers.max_s),
     ],
-    ..REQUESTS
+    ..SERVER
 };

@@ -58,7 +58,7 @@ const TRADITIONAL: Variant = Variant::mechanism(Mechanism::ReadWrite, 4 << 10);
 
 const NGINX: Variant = Variant::plain(Contender::Nginx);
 
-/// Returns the contenders that are installed, each once, and the missing programs; fails if none is.
+/// Returns the installed contenders, each once, and the missing programs; fails if none is left.
 fn installed(
     requested: &[Contender],
     has: impl Fn(&str) -> bool,

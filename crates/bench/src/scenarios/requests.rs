@@ -113,7 +113,7 @@ impl Scenario for Requests<'_> {
     }
 
     fn verify(&mut self, cell: &Cell) -> Result<Verification> {
-        self.fixture.verify(cell.variant.contender, &self.name(cell.size), cell.size)
+        self.fixture.verify(cell.variant.contender, &self.name(cell.size), cell)
     }
 
     fn sample(&mut self, cell: &Cell) -> Result<Measured> {
@@ -188,7 +188,7 @@ pub(super) fn connections_of(record: &Record) -> String {
     }
 }
 
-pub(super) fn subject(record: &Record) -> String {
+fn subject(record: &Record) -> String {
     let file_system = &record.environment.source_file_system;
     let logs = if record.arguments.serve.is_some_and(|setting| setting.log) {
         "with access logs (nginx's with buffer=64k flush=1s)"
@@ -203,13 +203,18 @@ pub(super) fn subject(record: &Record) -> String {
     format!("files on {file_system} by {scheme} on loopback, {logs}")
 }
 
+/// The common parts of the descriptions of scenarios with servers.
+pub(super) const SERVER: Description = Description {
+    cores: Some("server and load"),
+    expected: Some(Contender::Nginx),
+    subject,
+    ..Description::NONE
+};
+
 pub(super) const REQUESTS: Description = Description {
     name: "serve",
     command: "serve",
-    cores: Some("server and load"),
-    expected: Some(Contender::Nginx),
     saturates: true,
-    subject,
     caption: |record| {
         format!("Processor time of the server for each request, {}", connections_of(record))
     },
@@ -225,7 +230,7 @@ pub(super) const REQUESTS: Description = Description {
         &SERVER_BUSY,
         &LOAD_BUSY,
     ],
-    ..Description::NONE
+    ..SERVER
 };
 
 pub(super) const HANDSHAKES: Description = Description {

@@ -4,7 +4,7 @@
 
 use clap::Args;
 
-use super::requests::{REQUESTS, Requests, RequestsKind, subject};
+use super::requests::{Requests, RequestsKind, SERVER};
 use crate::error::Result;
 use crate::options::{Measure, ServerArgs, bytes, number};
 use crate::record::{
@@ -72,8 +72,6 @@ pub(super) const SCALE: Description = Description {
     name: "scale",
     command: "scale",
     expected: None,
-    saturates: false,
-    subject,
     caption: |record| {
         let sparse = record.arguments.serve.and_then(|setting| setting.sparse_from);
         let sparse = sparse.map_or_else(String::new, |size| {
@@ -95,5 +93,5 @@ pub(super) const SCALE: Description = Description {
         &SERVER_BUSY,
         &LOAD_BUSY,
     ],
-    ..REQUESTS
+    ..SERVER
 };

@@ -20,7 +20,7 @@ use underpass_sys::set_thread_priority;
 
 use self::generator::BadGenerator;
 use self::loads::{BadLoad, load};
-use super::requests::{REQUESTS, subject};
+use super::requests::SERVER;
 use crate::error::{BenchError, Result};
 use crate::load::{
     Host, Latencies, LoadWindow, ResourceUse, RunningServer, ServerFixture, accept_any_certificate,
@@ -210,8 +210,6 @@ fn of(cell: &Cell) -> BadLoad {
 pub(super) const HOSTILE: Description = Description {
     name: "hostile",
     command: "hostile",
-    saturates: false,
-    subject,
     caption: |record| {
         let connections = record.arguments.serve.map_or(0, |setting| setting.connections);
         format!(
@@ -254,7 +252,7 @@ pub(super) const HOSTILE: Description = Description {
         &metric!("begun": "Connections that bad clients have begun", "begun", Count, Table, neutral;
             Served::Hostile(found) => found.begun as f64),
     ],
-    ..REQUESTS
+    ..SERVER
 };
 
 const SMALL: &str = "small";

@@ -11,7 +11,7 @@ use crate::record::{
 };
 use crate::run::{Measured, Scenario, Start, Verification};
 use crate::scenarios::NGINX;
-use crate::scenarios::requests::{REQUESTS, subject};
+use crate::scenarios::requests::SERVER;
 
 #[derive(Debug, Args)]
 pub(super) struct ColdArgs {
@@ -66,7 +66,7 @@ impl Scenario for Cold<'_> {
 
     fn verify(&mut self, cell: &Cell) -> Result<Verification> {
         let last = StreamedFiles::name(self.files.count - 1);
-        self.fixture.verify(cell.variant.contender, &last, cell.size)
+        self.fixture.verify(cell.variant.contender, &last, cell)
     }
 
     fn sample(&mut self, cell: &Cell) -> Result<Measured> {
@@ -86,9 +86,7 @@ impl Scenario for Cold<'_> {
 pub(in crate::scenarios) const COLD: Description = Description {
     name: "serve_cold",
     command: "serve cold",
-    saturates: false,
-    subject,
     caption: |_| "Clients that stream a file each of which nothing is in the page cache".to_owned(),
     metrics: &[&THROUGHPUT, &CPU, &MACHINE_PER_GIB, &SWITCHES, &SERVER_BUSY],
-    ..REQUESTS
+    ..SERVER
 };

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 
-use super::super::requests::{REQUESTS, subject};
+use super::super::requests::SERVER;
 use crate::error::{BenchError, Result, plain};
 use crate::load::{
     CACHE, CacheSetup, CountingOrigin, Host, Latencies, LoadConnection, LoadWindow, ResourceUse,
@@ -98,11 +98,7 @@ impl Scenario for Origin<'_> {
 
     fn verify(&mut self, cell: &Cell) -> Result<Verification> {
         self.origin.set_rate(u64::MAX);
-        let contender = cell.variant.contender;
-        let work = |_: &RunningServer, host: &Host| host.digest(&format!("/{CROWD}"), cell.size);
-        let setup = self.setup(contender, u64::MAX);
-        let (arrived, _) = self.fixture.with_server(setup, work)?;
-        Verification::compare(arrived, &self.fixture.sha256, contender)
+        self.fixture.verify(self.setup(cell.variant.contender, u64::MAX), CROWD, cell)
     }
 
     fn sample(&mut self, cell: &Cell) -> Result<Measured> {
@@ -279,8 +275,6 @@ pub(in crate::scenarios) const ORIGIN: Description = Description {
     name: "origin",
     command: "origin",
     expected: None,
-    saturates: false,
-    subject,
     caption: |record| {
         let clients = record.arguments.serve.unwrap_or_default().connections;
         let size = record.sizes().first().map_or_else(String::new, |size| short_size(*size));
@@ -327,5 +321,5 @@ pub(in crate::scenarios) const ORIGIN: Description = Description {
         &metric!("memory": "Resident memory after the crowd", "memory", Bytes, Chart, measured;
             Served::Origin(found) => found.memory.resident_bytes as f64),
     ],
-    ..REQUESTS
+    ..SERVER
 };
