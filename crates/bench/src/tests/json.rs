@@ -6,10 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::records::{
-    cp_record, fairness_record, get_record, idle_record, net_record, put_record, requests_record,
-    tree_record,
-};
+use super::records::{SCENARIOS, record};
 use crate::error::Result;
 use crate::record::{Counted, MissingContender, NamedCall, NetworkKind, Receivers, Record, Served};
 use crate::run::RunFolder;
@@ -23,21 +20,16 @@ fn load(text: &str) -> Result<Record> {
 
 #[test]
 fn a_record_is_read_as_it_was_written() {
-    let text = net_record().to_json();
-    assert_eq!(load(&text).unwrap(), net_record());
-    let with_servers = fairness_record();
-    assert_eq!(load(&with_servers.to_json()).unwrap(), with_servers);
-    let with_clients = put_record();
-    assert_eq!(load(&with_clients.to_json()).unwrap(), with_clients);
-    let with_copies = cp_record();
-    assert_eq!(load(&with_copies.to_json()).unwrap(), with_copies);
+    for written in SCENARIOS.map(record) {
+        assert_eq!(load(&written.to_json()).unwrap(), written);
+    }
     // A line for each cell and sample, and no more.
-    assert_eq!(text.lines().count(), 5 + 8 + 13);
+    assert_eq!(record("net").to_json().lines().count(), 5 + 8 + 13);
 }
 
 #[test]
 fn control_characters_of_a_record_are_replaced() {
-    let mut record = net_record();
+    let mut record = record("net");
     record.environment.cpu = "a\x1b]0;b\x07 \u{202e}c\n\u{ffff}\u{e9}".to_owned();
     let read = load(&record.to_json()).unwrap();
     assert_eq!(read.environment.cpu, "a\u{fffd}]0;b\u{fffd} \u{fffd}c\u{fffd}\u{fffd}\u{e9}");
@@ -62,9 +54,7 @@ fn every_field_is_documented() {
 /// Records that have every field between them: committed ones and those of the tests.
 fn every_form() -> Vec<Record> {
     let mut records: Vec<_> = committed().iter().map(|path| Record::load(path).unwrap()).collect();
-    records.push(cp_record());
-    records.extend([net_record(), fairness_record(), requests_record(), idle_record()]);
-    records.extend([get_record(), put_record(), tree_record()]);
+    records.extend(SCENARIOS.map(record));
     for record in &mut records {
         // Fields that are left out if they are empty or have the usual value.
         record.arguments.over = NetworkKind::Veth;
@@ -126,7 +116,7 @@ fn committed() -> Vec<PathBuf> {
 
 #[test]
 fn a_damaged_or_foreign_record_is_refused_with_a_reason() {
-    let text = net_record().to_json();
+    let text = record("net").to_json();
     for (text, reason) in [
         ("", "not a record"),
         ("[]", "not a record"),

@@ -1,6 +1,6 @@
 //! Medians, ratios and crossovers of records.
 
-use super::records::{chain_record, net_record};
+use super::records::{chain_record, record};
 use crate::record::{Contender, Sample, Summary, summarize};
 
 #[test]
@@ -17,7 +17,7 @@ fn the_median_is_the_middle_or_the_mean_of_two() {
 #[test]
 fn ratios_are_taken_within_a_round() {
     // The second round was twice as slow for both: no ratio shows it.
-    let record = net_record();
+    let record = record("net");
     let sendfile = record.best(1 << 20, Contender::Only(underpass_engine::Mechanism::Sendfile));
     let ratio = record.ratio_by(sendfile.unwrap(), |sample: &Sample| Some(sample.wall_s)).unwrap();
     assert_eq!((ratio.min, ratio.max), (0.25, 0.25));
@@ -27,7 +27,7 @@ fn ratios_are_taken_within_a_round() {
 
 #[test]
 fn the_best_step_is_the_fastest_and_never_the_baseline_or_a_declined_one() {
-    let record = net_record();
+    let record = record("net");
     let best = |mechanism| {
         let cell = record.best(1 << 20, Contender::Only(mechanism)).unwrap();
         record.cells[cell].variant.to_string()

@@ -1,9 +1,6 @@
 //! Tests of the drawings and texts of records.
 
-use super::records::{
-    chain_record, cp_record, fairness_record, get_record, idle_record, net_record, put_record,
-    requests_record, tree_record,
-};
+use super::records::{SCENARIOS, chain_record, record};
 use crate::record::{Counted, NamedCall, Rank, Role};
 use crate::views::{Screen, Table, calls, charts, draw, figures, markdown, text};
 
@@ -22,23 +19,14 @@ fn assert_kept(name: &str, text: &str) {
 #[test]
 fn the_same_record_gives_the_same_views_byte_for_byte() {
     let small_files = chain_record(&[8 << 10, 16 << 10, 32 << 10], &[1.5, 1.25, 0.75]);
-    for (name, record) in [
-        ("net.txt", &net_record()),
-        ("chain.txt", &small_files),
-        ("cp.txt", &cp_record()),
-        ("get.txt", &get_record()),
-        ("put.txt", &put_record()),
-        ("tree.txt", &tree_record()),
-        ("serve.txt", &requests_record()),
-        ("serve_fairness.txt", &fairness_record()),
-        ("serve_idle.txt", &idle_record()),
-    ] {
-        assert_kept(name, &text(record, PLAIN));
+    for scenario in SCENARIOS {
+        assert_kept(&format!("{scenario}.txt"), &text(&record(scenario), PLAIN));
     }
+    assert_kept("chain.txt", &text(&small_files, PLAIN));
     let ascii = Screen { is_unicode: false, ..PLAIN };
     assert_kept("chain_ascii.txt", &text(&small_files, ascii));
-    assert_kept("net.md", &markdown(&[("net".to_owned(), net_record())]));
-    for (name, record) in [("time", &net_record()), ("cpu", &small_files)] {
+    assert_kept("net.md", &markdown(&[("net".to_owned(), record("net"))]));
+    for (name, record) in [("time", &record("net")), ("cpu", &small_files)] {
         let charts = charts("r", record);
         let chart = charts.into_iter().find(|(file, _)| *file == format!("r-{name}.svg"));
         assert_kept(&format!("{name}.svg"), &chart.unwrap().1);
@@ -47,7 +35,7 @@ fn the_same_record_gives_the_same_views_byte_for_byte() {
 
 #[test]
 fn a_cell_without_samples_does_not_count_as_declined() {
-    let mut record = net_record();
+    let mut record = record("net");
     record.samples.retain(|sample| sample.cell != 1);
     let shown = text(&record, PLAIN);
     let label = record.cells[1].variant.to_string();
@@ -59,7 +47,7 @@ fn a_cell_without_samples_does_not_count_as_declined() {
 
 #[test]
 fn a_record_without_nginx_has_a_table_without_ratios() {
-    let mut record = requests_record();
+    let mut record = record("serve");
     record.environment.nginx = None;
     record.samples.retain(|sample| sample.cell % 2 == 1);
     for sample in &mut record.samples {
@@ -73,7 +61,7 @@ fn a_record_without_nginx_has_a_table_without_ratios() {
 
 #[test]
 fn a_record_of_peers_alone_compares_nothing_of_ours() {
-    let mut record = get_record();
+    let mut record = record("get");
     let ours = record.cells.len() - 1;
     record.cells.pop();
     record.samples.retain(|sample| sample.cell != ours);
@@ -84,7 +72,7 @@ fn a_record_of_peers_alone_compares_nothing_of_ours() {
 #[test]
 fn bars_are_as_wide_as_the_terminal_and_no_wider() {
     for width in [0, 40, 60, 80, 200] {
-        let text = text(&net_record(), Screen { width, ..PLAIN });
+        let text = text(&record("net"), Screen { width, ..PLAIN });
         let widest =
             text.lines().filter(|line| line.contains('█')).map(|line| line.chars().count());
         let widest = widest.max().unwrap_or(0);
@@ -95,10 +83,10 @@ fn bars_are_as_wide_as_the_terminal_and_no_wider() {
 
 #[test]
 fn ascii_is_ascii_and_colors_come_only_where_they_are_wanted() {
-    let ascii = text(&net_record(), Screen { is_unicode: false, ..PLAIN });
+    let ascii = text(&record("net"), Screen { is_unicode: false, ..PLAIN });
     assert!(ascii.is_ascii(), "{ascii}");
-    assert!(!text(&net_record(), PLAIN).contains('\x1b'));
-    assert!(text(&net_record(), Screen { has_colors: true, ..PLAIN }).contains("\x1b["));
+    assert!(!text(&record("net"), PLAIN).contains('\x1b'));
+    assert!(text(&record("net"), Screen { has_colors: true, ..PLAIN }).contains("\x1b["));
 }
 
 #[test]
@@ -112,7 +100,7 @@ fn columns_are_as_wide_as_their_widest_cell() {
 
 #[test]
 fn the_slowest_contenders_at_the_largest_size_are_named() {
-    let mut record = net_record();
+    let mut record = record("net");
     record.cells[0].size = 1 << 10;
     assert!(calls(&record).is_none());
     let call =
@@ -148,7 +136,7 @@ fn the_slowest_contenders_at_the_largest_size_are_named() {
 
 #[test]
 fn calls_of_a_server_are_attributed_to_its_responses() {
-    let mut record = requests_record();
+    let mut record = record("serve");
     let largest = (0..record.cells.len()).max_by_key(|cell| record.cells[*cell].size);
     let cell = largest.unwrap_or(0);
     let sendfile = NamedCall { name: "sendfile".to_owned(), calls: 10, errors: 0, seconds: 0.01 };

@@ -1,12 +1,10 @@
 //! Reasons to doubt a record.
 
-use super::records::{
-    chain_record, fairness_record, get_record, net_record, put_record, requests_record,
-};
+use super::records::{chain_record, record};
 use crate::record::{Record, Sample, warnings};
 
 fn with_runs(runs: u32) -> Record {
-    let mut record = net_record();
+    let mut record = record("net");
     record.arguments.runs = runs;
     record
 }
@@ -30,10 +28,30 @@ fn set_reads(record: &mut Record, bytes: u64) {
     }
 }
 
+/// What spoils a record, and the words of the warning about it.
+type Fault = (fn(&mut Record), &'static str);
+
+/// Checks that each fault of a record leads to a warning.
+#[track_caller]
+fn assert_faults(record: &Record, faults: &[Fault]) {
+    for (spoil, words) in faults {
+        let mut record = record.clone();
+        spoil(&mut record);
+        let found = warnings(&record);
+        assert!(found.iter().any(|warning| warning.contains(words)), "{words}: {found:?}");
+    }
+}
+
+/// Checks that this is one of the warnings about a record.
+#[track_caller]
+fn assert_warning(record: &Record, expected: &str) {
+    let found = warnings(record);
+    assert!(found.iter().any(|warning| warning == expected), "{found:?}");
+}
+
 #[test]
 fn each_reason_is_named_with_what_it_is_about() {
-    type Corruption = fn(&mut Record);
-    let cases: [(Corruption, &str); 11] = [
+    let faults: [Fault; 11] = [
         (|record| record.environment.optimized = false, "without optimization"),
         (|record| record.arguments.runs = 2, "fewer than 3 rounds"),
         (|record| record.arguments.warmup = 0, "no round to warm up"),
@@ -52,53 +70,38 @@ fn each_reason_is_named_with_what_it_is_about() {
         (|record| record.environment.congestion = Some("bbr".to_owned()), "bbr paces"),
         (|record| record.arguments.cold = true, "only 0 % of the source came from the disk"),
     ];
-    for (spoil, words) in cases {
-        let mut record = with_runs(5);
-        spoil(&mut record);
-        let found = warnings(&record);
-        assert!(found.iter().any(|warning| warning.contains(words)), "{words}: {found:?}");
-    }
+    assert_faults(&with_runs(5), &faults);
 }
 
 #[test]
 fn warnings_name_the_faults_of_a_run_with_servers() {
-    type Corruption = fn(&mut Record);
-    let of_ours = |record: &mut Record, spoil: fn(&mut Sample)| {
-        record.samples.iter_mut().filter(|sample| sample.cell == 1).for_each(spoil);
-    };
-    assert_eq!(warnings(&requests_record()).len(), 1, "two rounds are few");
-    assert_eq!(warnings(&fairness_record()).len(), 1);
-    let cases: [(Corruption, &str); 4] = [
+    assert_eq!(warnings(&record("serve_fairness")).len(), 1);
+    let mut record = record("serve");
+    assert_eq!(warnings(&record).len(), 1, "two rounds are few");
+    let faults: [Fault; 4] = [
         (|record| record.environment.nginx = None, "nginx is not installed"),
         (|record| record.environment.second_core = 0, "server and load shared one core"),
         (|record| record.arguments.cold = true, "only 0 % of the source"),
         (|record| record.environment.congestion = Some("bbr".to_owned()), "bbr paces"),
     ];
-    for (spoil, words) in cases {
-        let mut record = requests_record();
-        spoil(&mut record);
-        let found = warnings(&record);
-        assert!(found.iter().any(|warning| warning.contains(words)), "{words}: {found:?}");
-    }
-    let mut record = requests_record();
+    assert_faults(&record, &faults);
+    let of_ours = |record: &mut Record, spoil: fn(&mut Sample)| {
+        record.samples.iter_mut().filter(|sample| sample.cell == 1).for_each(spoil);
+    };
     of_ours(&mut record, |sample| {
         let load = sample.peer.as_mut().and_then(|peer| peer.thread.as_mut()).unwrap();
         load.system_s = 1.9;
     });
-    let words = "requests per second are limited by the load: 1K underpass";
-    assert!(warnings(&record).iter().any(|warning| warning == words), "{record:?}");
+    assert_warning(&record, "requests per second are limited by the load: 1K underpass");
     of_ours(&mut record, |sample| sample.measured.process.as_mut().unwrap().cpu_s = 0.1);
-    let words = "under 400 ms of processor time in a sample: 1K underpass";
-    assert!(warnings(&record).iter().any(|warning| warning == words), "{record:?}");
+    assert_warning(&record, "under 400 ms of processor time in a sample: 1K underpass");
 }
 
 #[test]
 fn warnings_name_the_faults_of_a_run_with_clients() {
-    assert_eq!(warnings(&get_record()).len(), 1, "two rounds are few");
-    let found = warnings(&put_record());
-    let words = "dufs is not installed: it is missing from the comparison";
-    assert!(found.iter().any(|warning| warning == words), "{found:?}");
-    let mut record = get_record();
+    assert_warning(&record("put"), "dufs is not installed: it is missing from the comparison");
+    let mut record = record("get");
+    assert_eq!(warnings(&record).len(), 1, "two rounds are few");
     record.environment.second_core = 1;
     record.samples[0].wall_s = 100.0;
     record.samples[7].peer.as_mut().unwrap().process.as_mut().unwrap().storage_read_bytes = 8 << 20;
@@ -115,7 +118,5 @@ fn a_warning_about_all_cells_of_a_size_is_printed_once() {
         sample.wall_s = 0.001;
     }
     record.samples[3].wall_s = 0.1;
-    let found = warnings(&record);
-    let words = "too short to be exact (under 5 ms): 1 all; 2 one buffer";
-    assert!(found.iter().any(|warning| warning == words), "{found:?}");
+    assert_warning(&record, "too short to be exact (under 5 ms): 1 all; 2 one buffer");
 }
