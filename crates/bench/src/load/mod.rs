@@ -1,12 +1,10 @@
-//! Servers and their load. `server_kind` has the servers, `server` starts and ends them,
-//! `configuration` fills in those of contenders, `usage` reads what they cost; `generator` is the
-//! load, `client` a single client that waits, `connection` the connections of both, with
-//! `responses` and `drop_behind` as pure parts. `fixture` has everything that a sample with a
-//! server needs.
+//! Servers and their load. `server_kind` has the servers and their configurations, `server` starts
+//! and ends them, `usage` reads what they cost; `generator` is the load, `client` a single client
+//! that waits, `connection` the connections of both, with `responses` and `drop_behind` as pure
+//! parts. `fixture` has everything that a sample with a server needs.
 
 mod caches;
 mod client;
-mod configuration;
 mod connection;
 mod drop_behind;
 mod fixture;

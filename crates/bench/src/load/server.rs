@@ -14,8 +14,9 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use underpass_engine::wait::Limits;
 
 use super::caches::SquidMemory;
-use super::configuration::{self, Configuration};
-use super::server_kind::{BARE_LOOP, FILES, OURS, ServerKind, ServerProgram};
+use super::server_kind::{
+    ACCESS_LOG, BARE_LOOP, Configuration, FILES, OURS, ServerKind, ServerProgram,
+};
 use super::usage::{ServerUsage, family};
 use crate::error::{BenchError, Result, WithPath, plain};
 use crate::record::{NamedCall, ServerMemory};
@@ -86,7 +87,7 @@ impl<'a> ServedSite<'a> {
     pub(crate) fn start(&self, kind: &ServerKind) -> Result<RunningServer> {
         if self.log {
             // The log of the previous server must not be written to the disk now.
-            for log in [configuration::ACCESS_LOG, LOG] {
+            for log in [ACCESS_LOG, LOG] {
                 self.folder.clear(&self.folder.file(log))?;
             }
         }
@@ -318,7 +319,7 @@ const BARE_SOURCES: &[(&str, &str)] = &[
     ("serve.c", include_str!("../../../../peers/c/serve.c")),
 ];
 
-/// The certificate of the run and its key, as in [`configuration::TLS`].
+/// The certificate of the run and its key, as in the configurations.
 const CERTIFICATE: &str = "certificate.pem";
 const KEY: &str = "key.pem";
 

@@ -1,10 +1,9 @@
-//! The servers that can be measured, and how each is started.
+//! The servers that can be measured, how each is started, and their configurations in `peers/`.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use super::caches::CacheSetup;
-use super::configuration;
 use crate::record::Contender;
 
 /// A server, and how it is configured.
@@ -38,7 +37,7 @@ pub(crate) const NGINX: ServerProgram = ServerProgram {
     name: "nginx",
     // nginx resolves a relative prefix against its own.
     words: "-p FOLDER -c server.conf",
-    template: Some(configuration::NGINX),
+    template: Some(NGINX_CONF),
     cold: "",
     recorded: "nginx with peers/nginx.conf",
     has_tls_and_log: true,
@@ -61,7 +60,7 @@ const NGINX_DIRECT: ServerProgram = ServerProgram {
 
 /// nginx configured for uploads.
 pub(crate) const NGINX_DAV: ServerProgram = ServerProgram {
-    template: Some(configuration::NGINX_DAV),
+    template: Some(NGINX_DAV_CONF),
     recorded: "nginx with peers/nginx-dav.conf",
     ..NGINX
 };
@@ -69,7 +68,7 @@ pub(crate) const NGINX_DAV: ServerProgram = ServerProgram {
 const H2O: ServerProgram = ServerProgram {
     name: "h2o",
     words: "-m worker -c server.conf",
-    template: Some(configuration::H2O),
+    template: Some(H2O_CONF),
     recorded: "h2o with peers/h2o.conf",
     ..DUFS
 };
@@ -77,7 +76,7 @@ const H2O: ServerProgram = ServerProgram {
 const LIGHTTPD: ServerProgram = ServerProgram {
     name: "lighttpd",
     words: "-D -f server.conf",
-    template: Some(configuration::LIGHTTPD),
+    template: Some(LIGHTTPD_CONF),
     recorded: "lighttpd with peers/lighttpd.conf",
     ..DUFS
 };
@@ -167,6 +166,63 @@ impl fmt::Display for ServerKind {
     }
 }
 
+/// What the templates of configurations are filled in with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Configuration {
+    pub(super) port: u16,
+    pub(super) connections: u32,
+    pub(super) log: bool,
+    pub(super) tls: bool,
+    /// The directives for files that are not in the page cache.
+    pub(super) cold: &'static str,
+    /// Whether root starts it, so that its worker must read files of root.
+    pub(super) is_root: bool,
+}
+
+impl Configuration {
+    /// Returns the text of a configuration.
+    pub(super) fn render(self, template: &str) -> String {
+        let access_log = if self.log {
+            // Buffered: unbuffered, which is the default, each request costs a write.
+            format!("access_log {ACCESS_LOG} combined buffer=64k flush=1s;")
+        } else {
+            "access_log off;".to_owned()
+        };
+        // Once only a 16th of them is free, nginx closes idle ones.
+        let connections = self.connections + self.connections / 15 + 1;
+        let user = match template {
+            _ if !self.is_root => "",
+            H2O_CONF => "user: root",
+            _ => "user root;",
+        };
+        template
+            .replace("{user}", user)
+            .replace("{cold}", self.cold)
+            // All connections share the open files in its cache.
+            .replace("{open_files}", &(connections + OPEN_FILES).to_string())
+            .replace("{connections}", &connections.to_string())
+            .replace("{access_log}", &access_log)
+            .replace("{ssl}", if self.tls { " ssl" } else { "" })
+            .replace("{tls}", if self.tls { TLS } else { "" })
+            .replace("{port}", &self.port.to_string())
+    }
+}
+
+/// The name of the access log in the folder of the run.
+pub(super) const ACCESS_LOG: &str = "access.log";
+
+/// The files that the server has open besides its connections.
+const OPEN_FILES: u32 = 64;
+
+/// The TLS settings. Suites and sessions are what the clients offer, the same for every server.
+const TLS: &str = "ssl_certificate certificate.pem; ssl_certificate_key key.pem; \
+    ssl_protocols TLSv1.2 TLSv1.3;";
+
+const NGINX_CONF: &str = include_str!("../../../../peers/nginx.conf");
+const NGINX_DAV_CONF: &str = include_str!("../../../../peers/nginx-dav.conf");
+const LIGHTTPD_CONF: &str = include_str!("../../../../peers/lighttpd.conf");
+const H2O_CONF: &str = include_str!("../../../../peers/h2o.conf");
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -185,5 +241,57 @@ mod tests {
             "underpass serve www --bind 127.0.0.1 --port 0 --workers 1 -A -q",
         ];
         assert_eq!(lines, expected);
+    }
+
+    fn lines(configuration: Configuration, template: &str) -> Vec<String> {
+        let text = configuration.render(template);
+        let lines = text.lines().map(str::trim).filter(|line| !line.starts_with('#'));
+        lines.map(str::to_owned).collect()
+    }
+
+    const QUIET: Configuration = Configuration {
+        port: 4711,
+        connections: 100,
+        log: false,
+        tls: false,
+        cold: "",
+        is_root: false,
+    };
+
+    #[test]
+    fn every_word_of_the_configuration_is_filled_in() {
+        for configuration in [QUIET, Configuration { log: true, is_root: true, ..QUIET }] {
+            for template in [NGINX_CONF, NGINX_DAV_CONF, LIGHTTPD_CONF, H2O_CONF] {
+                for line in lines(configuration, template) {
+                    // All remaining braces delimit blocks.
+                    let is_block = line.ends_with(" {") || line == "}";
+                    assert!(is_block || !line.contains(['{', '}']), "{line}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_configuration_says_what_is_wanted_and_no_more() {
+        let logging = Configuration { log: true, is_root: true, ..QUIET };
+        let log = "access_log access.log combined buffer=64k flush=1s;";
+        let quiet = ["listen 127.0.0.1:4711;", "worker_connections 107;", "access_log off;"];
+        let uploads = ["dav_methods PUT;", "client_max_body_size 0;", "root www;"];
+        for (configuration, template, expected) in [
+            (QUIET, NGINX_CONF, &quiet[..]),
+            (QUIET, NGINX_CONF, &["worker_rlimit_nofile 171;", "sendfile on;", "tcp_nopush on;"]),
+            (QUIET, NGINX_DAV_CONF, &uploads),
+            (QUIET, NGINX_DAV_CONF, &["client_body_temp_path temp_body;"]),
+            (logging, NGINX_CONF, &["user root;", log]),
+        ] {
+            let lines = lines(configuration, template);
+            for line in expected {
+                assert!(lines.iter().any(|found| found == line), "{line}");
+            }
+        }
+        let quiet = lines(QUIET, NGINX_CONF);
+        assert!(!quiet.iter().any(|line| line.starts_with("user ") || line.starts_with("dav_")));
+        let logging = lines(logging, NGINX_CONF);
+        assert_eq!(logging.iter().filter(|line| line.starts_with("access_log")).count(), 1);
     }
 }

@@ -5,12 +5,10 @@
 //! test verifies.
 
 mod contender;
-mod counted;
 mod description;
 mod metric;
+mod parts;
 mod receipt;
-mod served;
-mod setup;
 mod statistics;
 mod unit;
 mod variant;
@@ -20,21 +18,18 @@ use serde::{Deserialize, Serialize};
 use underpass_engine::{Mechanism, Report, Tally, Usage};
 
 pub(crate) use contender::Contender;
-pub(crate) use counted::{Counted, MissingContender, NamedCall};
 pub(crate) use description::Description;
 pub(crate) use metric::{
     CALLS, CPU, FAULTS, LOAD_BUSY, LONGEST, MACHINE, MACHINE_PER_GIB, Metric, P50, P99, PEER_CPU,
     Preference, RATE, Rank, SERVER_BUSY, SPEED, SWITCHES, THROUGHPUT, TIME, USER_SPACE, metric,
     served_amount, served_in,
 };
+pub(crate) use parts::{
+    BadClients, CommandLine, Copies, Counted, Dropped, EarlierCopies, GoodClient, Hostile,
+    IdleFound, Latency, Load, MemoryState, MissingContender, NamedCall, OriginFound, OriginalKind,
+    PinnedSides, RangesFound, Served, ServerMemory, Setting, Transfers,
+};
 pub(crate) use receipt::{MechanismReceipt, Receipt};
-pub(crate) use served::{
-    BadClients, GoodClient, Hostile, IdleFound, Latency, Load, OriginFound, RangesFound, Served,
-    ServerMemory, Setting,
-};
-pub(crate) use setup::{
-    CommandLine, Copies, Dropped, EarlierCopies, MemoryState, OriginalKind, PinnedSides, Transfers,
-};
 pub(crate) use statistics::{Summary, summarize};
 pub(crate) use unit::{Unit, three_digits};
 pub(crate) use variant::{Step, Variant, at_steps, chosen, short_size, unique};
