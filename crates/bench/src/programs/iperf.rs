@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::socket::SocketPrograms;
+use super::SocketPrograms;
 use crate::error::{BenchError, Result};
 use crate::load::free_port;
 use crate::record::{Contender, Role, Side};

@@ -215,23 +215,20 @@ impl ClientArgs {
 
     /// Returns the fields of the record that only runs with clients have.
     fn transfers(&self, payload: &Payload, programs: &Programs) -> Transfers {
-        let transfers = Transfers {
+        let (server, tree) = match payload {
+            Payload::Download(from) => (Some(*from), None),
+            Payload::Upload(_) => (None, None),
+            Payload::Tree(tree) => (Some(Contender::Underpass), Some(tree)),
+        };
+        Transfers {
+            server,
+            files: tree.map(|tree| tree.files),
+            large: tree.map(|tree| tree.large),
+            large_bytes: tree.map(|tree| tree.large_bytes),
             pinned: self.pin,
             memory: self.memory,
             commands: payload.commands(&programs.contenders),
             missing: programs.missing.iter().copied().map(str::to_owned).collect(),
-            ..Transfers::default()
-        };
-        match payload {
-            Payload::Download(from) => Transfers { server: Some(*from), ..transfers },
-            Payload::Upload(_) => transfers,
-            Payload::Tree(tree) => Transfers {
-                server: Some(Contender::Underpass),
-                files: Some(tree.files),
-                large: Some(tree.large),
-                large_bytes: Some(tree.large_bytes),
-                ..transfers
-            },
         }
     }
 }
