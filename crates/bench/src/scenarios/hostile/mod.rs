@@ -11,7 +11,7 @@ mod generator;
 mod loads;
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -31,9 +31,7 @@ use crate::record::{
     BadClients, Cell, Description, GoodClient, Hostile, Record, SERVER_BUSY, Served, Variant,
     metric, unique,
 };
-use crate::run::{
-    Measured, Scenario, Start, Verification, allow_open_files, on_core, poll_until, stay_on,
-};
+use crate::run::{Measured, Scenario, Start, Verification, allow_open_files, poll_until, stay_on};
 
 /// The arguments of `bench hostile`.
 #[derive(Debug, Args)]
@@ -93,12 +91,9 @@ impl Scenario for AttackedServer<'_> {
         let kind = load.server(cell.variant.contender);
         let kind =
             kind.ok_or_else(|| BenchError::measuring(cell.variant, "it has no such load"))?;
-        let server = self.0.site.start(&kind)?;
-        let host = self.0.host(&server);
-        let outcome = self.measure_good_client(&load, &server, &host);
-        let (spent, bad, hostile) = outcome.map_err(|error| server.failure(&error))?;
-        let all_cpu_s = spent.cpu_s() + bad;
-        Ok(spent.measured(spent.elapsed_s(), Served::Hostile(hostile), all_cpu_s))
+        let work = |server: &Server, host: &Host| self.measure_good_client(&load, server, host);
+        let ((spent, bad_cpu_s, hostile), cpu_s) = self.0.with_server(kind, work)?;
+        Ok(spent.measured(spent.elapsed_s(), Served::Hostile(hostile), cpu_s + bad_cpu_s))
     }
 }
 
@@ -113,23 +108,26 @@ impl AttackedServer<'_> {
         let time = self.0.time();
         let request = load.good_request(host, &format!("/{SMALL}"));
         let ask = |time| self.ask(host, &request, time);
-        on_core(self.0.cores.second, || {
-            ask(WARM_UP)?;
-            let alone = ask(time)?;
-            let (floor, unanswered, _) = self.beside_nothing(load, host, || ask(time))?;
-            let start_bytes = server.memory().resident_bytes;
-            let work = || {
-                let window = LoadWindow::open(server);
-                let beside = ask(time);
-                (beside, window.close(server), peak(&server.processes()))
-            };
-            let ((beside, spent, peak_bytes), bad, generator) = self.beside(load, host, work)?;
-            let (open, begun) =
-                (generator.open.load(Ordering::Relaxed), generator.begun.load(Ordering::Relaxed));
-            let (floor, beside) = (Some(floor?), beside?);
-            let hostile = Hostile { alone, beside, floor, open, begun, start_bytes, peak_bytes };
-            Ok((spent, bad + unanswered, hostile))
-        })
+        ask(WARM_UP)?;
+        let alone = ask(time)?;
+        let (floor, unanswered, _) = self.beside_nothing(load, host, || ask(time))?;
+        let start_bytes = server.memory().resident_bytes;
+        let work = || {
+            let window = LoadWindow::open(server);
+            let beside = ask(time);
+            (beside, window.close(server), peak(&server.processes()))
+        };
+        let ((beside, spent, peak_bytes), bad, generator) = self.beside(load, host, work)?;
+        let hostile = Hostile {
+            alone,
+            beside: beside?,
+            floor: Some(floor?),
+            open: generator.open.into_inner(),
+            begun: generator.begun.into_inner(),
+            start_bytes,
+            peak_bytes,
+        };
+        Ok((spent, bad + unanswered, hostile))
     }
 
     /// Does `work` while bad clients, which give way to it, are at a server that just closes.
@@ -140,9 +138,7 @@ impl AttackedServer<'_> {
         work: impl FnOnce() -> T,
     ) -> io::Result<(T, f64, BadGenerator)> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-        let SocketAddr::V4(address) = listener.local_addr()? else {
-            return Err(io::ErrorKind::Unsupported.into());
-        };
+        let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, listener.local_addr()?.port());
         std::thread::scope(|scope| {
             let core = self.0.cores.first;
             scope.spawn(move || {
