@@ -67,53 +67,44 @@ pub(crate) fn on_core<T: Send>(core: usize, work: impl FnOnce() -> T + Send) -> 
 
 /// A program with its arguments, as it is run and as records have it.
 #[derive(Clone, Debug)]
-pub(crate) struct CommandWords {
-    program: &'static str,
-    arguments: Vec<OsString>,
-}
+pub(crate) struct CommandWords(Vec<OsString>);
 
 impl CommandWords {
-    pub(crate) fn new(program: &'static str, options: &[&str]) -> Self {
-        Self { program, arguments: options.iter().map(Into::into).collect() }
-    }
-
-    /// Creates the words of `underpass`.
-    pub(crate) fn ours(options: &[&str]) -> Self {
-        Self::new(OURS, options)
+    /// Splits a line at its spaces.
+    pub(crate) fn new(line: &str) -> Self {
+        Self(line.split(' ').map(Into::into).collect())
     }
 
     pub(crate) fn and(mut self, word: impl Into<OsString>) -> Self {
-        self.arguments.push(word.into());
+        self.0.push(word.into());
         self
     }
 
     /// Returns the command; `underpass` is the program that the run was started with.
     pub(crate) fn command(&self, context: &Context<'_>) -> Command {
-        self.given_to(match self.program {
-            OURS => context.program(),
+        self.given_to(match &self.0[0] {
+            ours if ours == "underpass" => context.program(),
             program => Command::new(program),
         })
     }
 
     /// Returns a command that stands for the program, with the arguments.
     pub(crate) fn given_to(&self, mut command: Command) -> Command {
-        command.args(&self.arguments);
+        command.args(&self.0[1..]);
         command
     }
 }
 
 impl fmt::Display for CommandWords {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The script of a shell says what is run.
-        if let ("sh", [_, script, ..]) = (self.program, self.arguments.as_slice()) {
-            return write!(f, "{}", script.to_string_lossy());
+        let words: Vec<_> = self.0.iter().map(|word| word.to_string_lossy()).collect();
+        match words.as_slice() {
+            // The script of a shell says what is run.
+            [shell, _, script, ..] if shell == "sh" => f.write_str(script),
+            words => f.write_str(&words.join(" ")),
         }
-        f.write_str(self.program)?;
-        self.arguments.iter().try_for_each(|word| write!(f, " {}", word.to_string_lossy()))
     }
 }
-
-const OURS: &str = "underpass";
 
 /// The place where a process runs.
 #[derive(Clone, Copy, Debug, Default)]

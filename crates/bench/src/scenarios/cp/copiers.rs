@@ -14,13 +14,13 @@ pub(super) fn copy(
     to: &Path,
 ) -> CommandWords {
     let words = match contender {
-        Contender::CpArchive => CommandWords::new("cp", &["-a"]),
-        Contender::Fcp => CommandWords::new("fcp", &[]),
-        Contender::Rsync => CommandWords::new("rsync", &["-a"]),
-        Contender::Tar => CommandWords::new("sh", &["-c", TAR, "sh"]),
-        Contender::Xcp => CommandWords::new("xcp", &["--no-progress", "-r"]),
-        _ if is_verified => CommandWords::ours(&["cp", "--verify", "-q", "-a"]),
-        _ => CommandWords::ours(&["cp", "-q", "-a"]),
+        Contender::CpArchive => CommandWords::new("cp -a"),
+        Contender::Fcp => CommandWords::new("fcp"),
+        Contender::Rsync => CommandWords::new("rsync -a"),
+        Contender::Tar => CommandWords::new("sh -c").and(TAR).and("sh"),
+        Contender::Xcp => CommandWords::new("xcp --no-progress -r"),
+        _ if is_verified => CommandWords::new("underpass cp --verify -q -a"),
+        _ => CommandWords::new("underpass cp -q -a"),
     };
     match contender {
         // Without slashes, rsync would create a folder of that name in the new one.

@@ -21,23 +21,23 @@ pub(super) fn download(contender: Contender, url: &str, file: &Path) -> CommandW
         Contender::Aria2 => {
             let name = file.file_name().unwrap_or_default();
             let folder = file.parent().unwrap_or(Path::new("."));
-            CommandWords::new("aria2c", ARIA2).and("-d").and(folder).and("-o").and(name).and(url)
+            CommandWords::new(ARIA2).and("-d").and(folder).and("-o").and(name).and(url)
         }
-        Contender::BareClient => CommandWords::new(BARE, &["get"]).and(url).and(file),
-        Contender::Curl => CommandWords::new("curl", CURL).and("-o").and(file).and(url),
-        Contender::Wget => CommandWords::new("wget", WGET).and("-O").and(file).and(url),
-        _ => CommandWords::ours(&["get", "-q", "-o"]).and(file).and(url),
+        Contender::BareClient => CommandWords::new("peers/c/client.c get").and(url).and(file),
+        Contender::Curl => CommandWords::new(CURL).and("-o").and(file).and(url),
+        Contender::Wget => CommandWords::new(WGET).and("-O").and(file).and(url),
+        _ => CommandWords::new("underpass get -q -o").and(file).and(url),
     }
 }
 
 /// Uploads `file` to the new file `url`.
 pub(super) fn upload(contender: Contender, file: &Path, url: &str) -> CommandWords {
     match contender {
-        Contender::BareClient => CommandWords::new(BARE, &["put"]).and(url).and(file),
+        Contender::BareClient => CommandWords::new("peers/c/client.c put").and(url).and(file),
         Contender::CurlToDufs | Contender::CurlToNginx | Contender::CurlToUnderpass => {
-            CommandWords::new("curl", CURL).and("-T").and(file).and(url)
+            CommandWords::new(CURL).and("-T").and(file).and(url)
         }
-        _ => CommandWords::ours(&["put", "-q"]).and(file).and(url),
+        _ => CommandWords::new("underpass put -q").and(file).and(url),
     }
 }
 
@@ -46,31 +46,22 @@ pub(super) fn download_tree(contender: Contender, url: &str, folder: &Path) -> C
     match contender {
         Contender::Wget => {
             // Listings are rejected, as they would stay among the files.
-            let options = [WGET, &["-r", "-nH", "-np", "-R", "index.html*", "-P"]].concat();
-            CommandWords::new("wget", &options).and(folder).and(url)
+            let line = format!("{WGET} -r -nH -np -R index.html* -P");
+            CommandWords::new(&line).and(folder).and(url)
         }
-        _ => CommandWords::ours(&["get", "-q", "-r"]).and(url).and("-d").and(folder),
+        _ => CommandWords::new("underpass get -q -r").and(url).and("-d").and(folder),
     }
 }
 
-const BARE: &str = "peers/c/client.c";
-
-/// `-q` has to be the first one: no configuration.
-const CURL: &[&str] = &["-q", "-fsS"];
+/// `-q` has to be the first option: no configuration.
+const CURL: &str = "curl -q -fsS";
 
 /// Without an extra request for robots.txt.
-const WGET: &[&str] = &["--no-config", "-e", "robots=off", "-q"];
+const WGET: &str = "wget --no-config -e robots=off -q";
 
 /// Space for the file is allocated as aria2c does it by default.
-const ARIA2: &[&str] = &[
-    "--no-conf",
-    "-q",
-    "--console-log-level=error",
-    "--summary-interval=0",
-    "--allow-overwrite=true",
-    "-x4",
-    "-s4",
-];
+const ARIA2: &str = "aria2c --no-conf -q --console-log-level=error --summary-interval=0 \
+    --allow-overwrite=true -x4 -s4";
 
 const PROXIES: [&str; 4] = ["http_proxy", "https_proxy", "all_proxy", "no_proxy"];
 
