@@ -27,8 +27,8 @@ pub(crate) struct FileTree {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Content {
     root: PathBuf,
-    /// Its entries, in order.
-    names: Vec<PathBuf>,
+    /// The paths of its entries, in order.
+    paths: Vec<PathBuf>,
     pub(crate) files: u64,
     pub(crate) bytes: u64,
     /// Bytes that they take on the disk.
@@ -86,23 +86,22 @@ impl FileTree {
 impl Content {
     pub(crate) fn survey(root: &Path) -> Result<Self> {
         let mut found =
-            Self { root: root.to_owned(), names: Vec::new(), files: 0, bytes: 0, allocated: 0 };
-        let mut next = vec![PathBuf::new()];
-        while let Some(name) = next.pop() {
-            let path = found.path(&name);
+            Self { root: root.to_owned(), paths: Vec::new(), files: 0, bytes: 0, allocated: 0 };
+        let mut next = vec![root.to_owned()];
+        while let Some(path) = next.pop() {
             let facts = fs::symlink_metadata(&path).with_path("looking at", &path)?;
             if facts.is_dir() {
                 for entry in fs::read_dir(&path).with_path("reading", &path)? {
-                    next.push(name.join(entry.with_path("reading", &path)?.file_name()));
+                    next.push(entry.with_path("reading", &path)?.path());
                 }
             } else if facts.is_file() {
                 found.files += 1;
                 found.bytes += facts.len();
                 found.allocated += facts.blocks() * 512;
             }
-            found.names.push(name);
+            found.paths.push(path);
         }
-        found.names.sort_unstable();
+        found.paths.sort_unstable();
         Ok(found)
     }
 
@@ -119,12 +118,12 @@ impl Content {
 
     fn digest(&self, has_facts: bool) -> Result<String> {
         let mut hasher = Sha256::new();
-        for name in &self.names {
-            let path = self.path(name);
-            let facts = fs::symlink_metadata(&path).with_path("looking at", &path)?;
+        for path in &self.paths {
+            let facts = fs::symlink_metadata(path).with_path("looking at", path)?;
             if !has_facts && !facts.is_file() {
                 continue;
             }
+            let name = path.strip_prefix(&self.root).unwrap_or(path);
             hasher.update(name.as_os_str().as_bytes());
             // No name contains this byte, so no name and metadata can equal those of another entry.
             hasher.update([0]);
@@ -132,11 +131,11 @@ impl Content {
                 hasher.update(facts.mode().to_le_bytes());
             }
             if facts.is_symlink() {
-                let leads = fs::read_link(&path).with_path("reading", &path)?;
+                let leads = fs::read_link(path).with_path("reading", path)?;
                 hasher.update(leads.as_os_str().as_bytes());
                 hasher.update([0]);
             } else if facts.is_file() {
-                bytes_of(&path, &facts, &mut hasher).with_path("reading", &path)?;
+                bytes_of(path, &facts, &mut hasher).with_path("reading", path)?;
             }
         }
         Ok(hex(&hasher.finalize()))
@@ -144,18 +143,8 @@ impl Content {
 
     /// Drops all files, which have been written to disk, from the page cache.
     pub(crate) fn drop_cached(&self) -> Result<()> {
-        self.names.iter().try_for_each(|name| {
-            let path = self.path(name);
-            if !fs::symlink_metadata(&path).is_ok_and(|facts| facts.is_file()) {
-                return Ok(());
-            }
-            drop_cached(&path)
-        })
-    }
-
-    fn path(&self, name: &Path) -> PathBuf {
-        // A joined empty path would end in a slash, which a file cannot.
-        if name == Path::new("") { self.root.clone() } else { self.root.join(name) }
+        let is_file = |path: &&PathBuf| fs::symlink_metadata(path).is_ok_and(|it| it.is_file());
+        self.paths.iter().filter(is_file).try_for_each(|path| drop_cached(path))
     }
 }
 

@@ -36,18 +36,13 @@ impl Link {
     /// Creates the link, with this congestion control as the system's default during the run;
     /// `auto` keeps the current one, unless it paces.
     pub(crate) fn open(over: NetworkKind, congestion: &str) -> Result<Self> {
-        if over == NetworkKind::Veth && !is_root() {
-            return Err(UsageError::NotRoot.into());
-        }
-        let system = match over {
-            NetworkKind::Loopback => SystemCongestion::choose(congestion)?,
-            NetworkKind::Veth => SystemCongestion::leave(congestion),
+        let (host, system) = match over {
+            NetworkKind::Loopback => (Ipv4Addr::LOCALHOST, SystemCongestion::choose(congestion)?),
+            NetworkKind::Veth if is_root() => (RECEIVER, SystemCongestion::leave(congestion)),
+            NetworkKind::Veth => return Err(UsageError::NotRoot.into()),
         };
         let congestion = system.name.clone();
-        let (host, ends) = match over {
-            NetworkKind::Loopback => (Ipv4Addr::LOCALHOST, None),
-            NetworkKind::Veth => (RECEIVER, Some(pair(&congestion)?)),
-        };
+        let ends = (over == NetworkKind::Veth).then(|| pair(&congestion)).transpose()?;
         Ok(Self { host, congestion, ends, _system: system })
     }
 

@@ -212,7 +212,7 @@ impl Scenario for Copying<'_> {
 
     fn verify(&mut self, cell: &Cell) -> Result<Verification> {
         let contender = cell.variant.contender;
-        let is_dense = is_dense(contender);
+        let is_dense = contender == Contender::UnderpassDense;
         let (_, copy) = self.copy(contender, Pass::Verified)?;
         let sha256 = copy.sha256()?;
         let may_take = self.content.allocated.saturating_add(SLACK);
@@ -226,10 +226,11 @@ impl Scenario for Copying<'_> {
     }
 
     fn sample(&mut self, cell: &Cell) -> Result<Measured> {
-        let (cost, copy) = self.copy(cell.variant.contender, Pass::Timed)?;
+        let contender = cell.variant.contender;
+        let (cost, copy) = self.copy(contender, Pass::Timed)?;
         self.clear(&copy)?;
         let is_whole = (copy.files, copy.bytes) == (self.content.files, self.content.bytes);
-        if !is_whole && !is_dense(cell.variant.contender) {
+        if !is_whole && contender != Contender::UnderpassDense {
             return Err(BenchError::differs(cell.variant));
         }
         let wall_s = cost.wall_s;
@@ -259,10 +260,9 @@ impl Copying<'_> {
     /// Copies the original, and returns the cost and the content of the copy.
     fn copy(&mut self, contender: Contender, pass: Pass<'_>) -> Result<(ProcessCost, Content)> {
         self.turn += 1;
-        let from = if is_dense(contender) {
-            CopyOriginal::dense_path(&self.place)
-        } else {
-            self.original.path(&self.place)
+        let from = match contender {
+            Contender::UnderpassDense => CopyOriginal::dense_path(&self.place),
+            _ => self.original.path(&self.place),
         };
         // --verify would read all zeros of the holes, twice; the digest covers them.
         let has_holes = matches!(self.original, CopyOriginal::Sparse { .. });
@@ -285,10 +285,7 @@ impl Copying<'_> {
         match self.chilled {
             None => Ok(()),
             Some(Dropped::AllCaches) => drop_all_caches(),
-            Some(Dropped::PageCache) if from == CopyOriginal::dense_path(&self.place) => {
-                Content::survey(from)?.drop_cached()
-            }
-            Some(Dropped::PageCache) => self.content.drop_cached(),
+            Some(Dropped::PageCache) => Content::survey(from)?.drop_cached(),
         }
     }
 
@@ -321,10 +318,6 @@ fn begin(original: &CopyOriginal, place: &RunFolder) -> Result<Content> {
     original.create(place, &mut Noise::new(noise)?)?;
     place.sync()?;
     Content::survey(&original.path(place))
-}
-
-const fn is_dense(contender: Contender) -> bool {
-    matches!(contender, Contender::UnderpassDense)
 }
 
 /// Returns the processor seconds of all reaped children and of their children.

@@ -133,7 +133,11 @@ impl TcpTransfer<'_> {
         };
         let sender = self.send(cell, address, tracer)?;
         // A receiver whose sender has failed may never end.
-        let limit = (!sender.has_succeeded()).then_some(MAX_WAIT);
+        let has_failed = match &sender {
+            Sender::Process(finished) => !finished.status.success(),
+            Sender::Thread(done) => done.is_err(),
+        };
+        let limit = has_failed.then_some(MAX_WAIT);
         let receiver = receiver.finish(limit, self.ends.context.cancel)?;
         self.outcome(cell, sender, &receiver)
     }
@@ -248,15 +252,6 @@ impl TcpTransfer<'_> {
             }
         };
         Ok(Ok([sender, receiver]))
-    }
-}
-
-impl Sender {
-    fn has_succeeded(&self) -> bool {
-        match self {
-            Self::Process(finished) => finished.status.success(),
-            Self::Thread(done) => done.is_ok(),
-        }
     }
 }
 

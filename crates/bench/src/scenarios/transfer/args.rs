@@ -139,22 +139,19 @@ struct ClientArgs {
 impl Measure for GetArgs {
     fn measure(&self, start: Start<'_>) -> Result<Record> {
         let programs = Programs::look(None, &self.client, Some(self.from))?;
-        let (payload, room) = (Payload::Download(self.from), room(&self.sizes));
-        self.common.measure(start, payload, &self.sizes, room, programs)
+        // Source and target are there at once.
+        let room = largest(&self.sizes).saturating_mul(2);
+        self.common.measure(start, Payload::Download(self.from), &self.sizes, room, programs)
     }
 }
 
 impl Measure for PutArgs {
     fn measure(&self, start: Start<'_>) -> Result<Record> {
         let programs = Programs::look(self.dufs.as_deref(), &self.way, None)?;
-        let (payload, room) = (Payload::Upload(programs.dufs.clone()), room(&self.sizes));
+        let payload = Payload::Upload(programs.dufs.clone());
+        let room = largest(&self.sizes).saturating_mul(2);
         self.common.measure(start, payload, &self.sizes, room, programs)
     }
-}
-
-/// Returns the bytes of source and target.
-fn room(sizes: &[u64]) -> u64 {
-    largest(sizes).saturating_mul(2)
 }
 
 impl Measure for TreeArgs {
