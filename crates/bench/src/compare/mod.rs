@@ -116,14 +116,8 @@ fn lines(
         let (old, new) = (values(0), values(1));
         let median = |values: &[f64]| Some(summarize(values.iter().copied())?.median);
         let (medians, interval) = ([median(&old)?, median(&new)?], interval(&old, &new)?);
-        let verdict = verdict(interval, metric, margin);
-        Some(ComparedCell {
-            label: label(records[1], cells[1]),
-            metric,
-            medians,
-            interval,
-            verdict,
-        })
+        let (label, verdict) = (label(records[1], cells[1]), verdict(interval, metric, margin));
+        Some(ComparedCell { label, metric, medians, interval, verdict })
     };
     // Calls are counted once, so their spread is unknown.
     let main = new.metrics(Rank::Main);

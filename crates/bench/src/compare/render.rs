@@ -52,14 +52,8 @@ fn metric(comparison: &Comparison, new: &Record, title: &str, relative: bool) ->
         let (middle, bounds) = (Unit::Times.show(line.interval.middle), line.interval.bounds);
         let bounds =
             bounds.map_or_else(|| "-".to_owned(), |(min, max)| format!("{min:.2}-{max:.2}"));
-        table.push([
-            line.label.clone(),
-            old,
-            new,
-            middle,
-            bounds,
-            verdict(line.verdict).to_owned(),
-        ]);
+        let (label, verdict) = (line.label.clone(), verdict(line.verdict).to_owned());
+        table.push([label, old, new, middle, bounds, verdict]);
     }
     format!("{title}, {advice}\n{}", draw(&table))
 }

@@ -62,13 +62,12 @@ impl LoadConnection {
     pub(crate) fn new(socket: TcpStream, tls: Option<&Tls>) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         let name = || ServerName::from(std::net::IpAddr::from(Ipv4Addr::LOCALHOST));
-        let begin = |tls: &Tls| {
-            let connection = ClientConnection::new(Arc::clone(tls), name())?;
+        let begin = |tls: &Tls| -> io::Result<_> {
+            let connection = ClientConnection::new(Arc::clone(tls), name());
+            let connection = connection.map_err(io::Error::other)?;
             Ok(Box::new(Encrypted { connection, buffer: Vec::new(), used: 0 }))
         };
-        let tls =
-            tls.map(begin).transpose().map_err(|error: rustls::Error| io::Error::other(error))?;
-        Ok(Self { socket, tls })
+        Ok(Self { socket, tls: tls.map(begin).transpose()? })
     }
 
     pub(crate) fn is_encrypted(&self) -> bool {

@@ -189,7 +189,8 @@ impl StreamedFiles {
         for name in (0..count).map(Self::name) {
             let file = File::open(fixture.site.file(&name))?;
             let follower = self.is_cold.then(|| DropBehind::new(file, self.size));
-            generator.join(host, &RequestSpec::of(&name, self.size, self.class), follower)?;
+            let spec = RequestSpec { name: &name, size: self.size, class: self.class };
+            generator.join(host, spec, follower)?;
         }
         Ok(())
     }

@@ -36,19 +36,13 @@ pub(crate) struct LoadGenerator<'a> {
 }
 
 /// The request that a requester repeats.
-#[derive(Clone, Debug)]
-pub(crate) struct RequestSpec {
-    pub(crate) path: String,
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RequestSpec<'a> {
+    /// The file of the site.
+    pub(crate) name: &'a str,
     pub(crate) size: u64,
     /// The class of its responses, by which they are counted and scheduled.
     pub(crate) class: Class,
-}
-
-impl RequestSpec {
-    /// Creates the request for a file of the site by its name.
-    pub(crate) fn of(name: &str, size: u64, class: Class) -> Self {
-        Self { path: format!("/{name}"), size, class }
-    }
 }
 
 /// Peers that are counted together.
@@ -93,13 +87,13 @@ impl<'a> LoadGenerator<'a> {
     pub(crate) fn join(
         &mut self,
         host: &Host,
-        spec: &RequestSpec,
+        spec: RequestSpec<'_>,
         drop_behind: Option<DropBehind>,
     ) -> io::Result<()> {
         let mut requester = Requester {
             connection: connect(&self.epoll, host, self.requesters.len())?,
             class: spec.class,
-            request: host.request(&spec.path).into(),
+            request: host.request(&format!("/{}", spec.name)).into(),
             sent_at: Instant::now(),
             responses: Responses::new(spec.size),
             drop_behind,

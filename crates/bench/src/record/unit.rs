@@ -32,7 +32,7 @@ impl Unit {
             Self::Bytes if value == 0.0 => "0 B".to_owned(),
             Self::Seconds if value == 0.0 => "0 s".to_owned(),
             Self::Bytes | Self::Seconds => {
-                let (least, name) = self.part(value);
+                let (least, name) = part(self.parts(), value);
                 format!("{} {name}", three_digits(value / least))
             }
         }
@@ -44,9 +44,8 @@ impl Unit {
             Self::Count if value > 0.0 && value < 0.1 => return small(value),
             Self::Percent => (0.01, " %"),
             Self::Times => (1.0, "x"),
-            Self::Count => *part(&THOUSANDS, value),
             Self::Bytes | Self::Seconds if value == 0.0 => return "0".to_owned(),
-            Self::Bytes | Self::Seconds => self.part(value),
+            Self::Bytes | Self::Seconds | Self::Count => part(self.parts(), value),
         };
         let number = format!("{:.2}", value / least);
         let number = number.trim_end_matches('0').trim_end_matches('.');
@@ -54,11 +53,12 @@ impl Unit {
         format!("{number}{gap}{name}")
     }
 
-    /// Returns the name and the size of the part of this unit in which a value has few digits.
-    fn part(self, value: f64) -> (f64, &'static str) {
+    /// Returns the sizes and names of its parts, the largest first.
+    const fn parts(self) -> &'static [(f64, &'static str)] {
         match self {
-            Self::Bytes => *part(&BYTES, value),
-            _ => *part(&SECONDS, value),
+            Self::Bytes => &BYTES,
+            Self::Seconds => &SECONDS,
+            _ => &THOUSANDS,
         }
     }
 }
@@ -71,9 +71,9 @@ fn small(value: f64) -> String {
 }
 
 /// Returns the largest part that fits into a value as it will be shown, or the smallest one.
-fn part<'a>(parts: &'a [(f64, &'static str)], value: f64) -> &'a (f64, &'static str) {
+fn part(parts: &[(f64, &'static str)], value: f64) -> (f64, &'static str) {
     let fits = |part: &&(f64, &'static str)| value.abs() >= part.0 * 0.9995;
-    parts.iter().find(fits).unwrap_or(&parts[parts.len() - 1])
+    *parts.iter().find(fits).unwrap_or(&parts[parts.len() - 1])
 }
 
 const SECONDS: [(f64, &str); 4] = [(1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")];

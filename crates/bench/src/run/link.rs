@@ -7,7 +7,7 @@ use std::net::Ipv4Addr;
 use std::process::{Command, Stdio};
 
 use super::process::{Placement, Running, run_to_end};
-use super::system::{SystemCongestion, is_root};
+use super::system::{CONGESTION, SystemCongestion, is_root};
 use crate::error::{BenchError, Result, UsageError, WithPath};
 use crate::record::NetworkKind;
 
@@ -123,9 +123,6 @@ const SENDER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const RECEIVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
 
 const MTU: u32 = 1500;
-
-/// Each namespace has its own.
-const CONGESTION: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 
 #[cfg(test)]
 mod tests {

@@ -8,6 +8,7 @@ use procfs::{Current, CurrentSI};
 use rustix::system::uname;
 
 use super::process::Cores;
+use super::system::current;
 use crate::record::Environment;
 
 /// Returns the facts known before the first sample. Fields that cannot be read say so.
@@ -17,7 +18,6 @@ pub(crate) fn survey(cores: Cores, source: &Path, target: Option<&Path>) -> Envi
     let cpu = procfs::CpuInfo::current().ok();
     let cpu = cpu.and_then(|cpu| Some(cpu.model_name(0)?.to_owned()));
     let load = procfs::LoadAverage::current().ok();
-    let default = fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control");
     Environment {
         kernel: text(kernel.release()),
         machine: text(kernel.machine()),
@@ -28,7 +28,7 @@ pub(crate) fn survey(cores: Cores, source: &Path, target: Option<&Path>) -> Envi
         memory_bytes: procfs::Meminfo::current().map_or(0, |memory| memory.mem_total),
         source_file_system: file_system(source),
         target_file_system: target.map(file_system),
-        congestion_default: default.unwrap_or_default().trim().to_owned(),
+        congestion_default: current(),
         load_average: load.map_or([0.0; 3], |load| {
             [load.one, load.five, load.fifteen]
                 .map(|part| (f64::from(part) * 100.0).round() / 100.0)

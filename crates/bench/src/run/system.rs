@@ -24,8 +24,7 @@ impl SystemCongestion {
     /// Sets the requested one. `auto` keeps the system's own, unless that paces and another one
     /// may be set, which needs root.
     pub(crate) fn choose(requested: &str) -> Result<Self> {
-        // Each network namespace has a setting of its own, and thus a file.
-        let lock = File::open(DEFAULT).ok();
+        let lock = File::open(CONGESTION).ok();
         try_lock(lock.as_ref(), FlockOperation::NonBlockingLockShared)?;
         let before = current();
         let wanted: &[&str] = match requested {
@@ -34,11 +33,11 @@ impl SystemCongestion {
             requested if requested == before => &[],
             requested => &[requested],
         };
-        let may_set = || fs::OpenOptions::new().write(true).open(DEFAULT).is_ok();
+        let may_set = || fs::OpenOptions::new().write(true).open(CONGESTION).is_ok();
         if wanted.iter().any(|name| is_available(name)) && may_set() {
             try_lock(lock.as_ref(), FlockOperation::NonBlockingLockExclusive)?;
         }
-        let set = wanted.iter().find(|name| fs::write(DEFAULT, name).is_ok());
+        let set = wanted.iter().find(|name| fs::write(CONGESTION, name).is_ok());
         match set {
             Some(name) => Ok(Self { name: (*name).to_owned(), before: Some(before), _lock: lock }),
             None if requested == "auto" || requested == before => {
@@ -65,7 +64,7 @@ impl Drop for SystemCongestion {
         // If another program has set another one meanwhile, that stays.
         if let Some(before) = self.before.take().filter(|_| current() == self.name) {
             // Setting it worked before; a failure now cannot be handled here.
-            let _ = fs::write(DEFAULT, before);
+            let _ = fs::write(CONGESTION, before);
         }
     }
 }
@@ -84,8 +83,8 @@ fn is_available(name: &str) -> bool {
     available.is_ok_and(|names| names.split_whitespace().any(|known| known == name))
 }
 
-fn current() -> String {
-    fs::read_to_string(DEFAULT).unwrap_or_default().trim().to_owned()
+pub(super) fn current() -> String {
+    fs::read_to_string(CONGESTION).unwrap_or_default().trim().to_owned()
 }
 
 pub(crate) fn is_root() -> bool {
@@ -104,7 +103,8 @@ pub(crate) fn allow_open_files(needed: u64) -> Result<()> {
     setrlimit(Resource::Nofile, raised).map_err(|_| Shortage::OpenFiles { needed }.into())
 }
 
-const DEFAULT: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
+/// The setting, of which each network namespace has its own.
+pub(super) const CONGESTION: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 
@@ -126,7 +126,7 @@ mod tests {
         let before = current();
         let available = fs::read_to_string(AVAILABLE).unwrap();
         let Some(other) = available.split_whitespace().find(|name| *name != before) else { return };
-        let other_run = File::open(DEFAULT).unwrap();
+        let other_run = File::open(CONGESTION).unwrap();
         flock(&other_run, FlockOperation::LockShared).unwrap();
         let failure = SystemCongestion::choose(other).unwrap_err();
         let is_expected = match failure {

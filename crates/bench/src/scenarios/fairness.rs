@@ -103,7 +103,7 @@ impl Scenario for Fairness<'_> {
         self.streams.evict(&self.fixture)?;
         self.fixture.counted(cell.variant.contender, |server, host| {
             let mut generator = self.hot(cell.size, host)?;
-            self.join_streams(&mut generator, host)?;
+            self.streams.join(self.streams.count, &self.fixture, &mut generator, host)?;
             generator.run_for(self.fixture.warm_up())?;
             self.fixture.count_requests(server, tracer, &mut generator)
         })
@@ -113,16 +113,11 @@ impl Scenario for Fairness<'_> {
 impl Fairness<'_> {
     fn hot(&self, size: u64, host: &Host) -> io::Result<LoadGenerator<'_>> {
         let mut generator = LoadGenerator::new(self.fixture.context.cancel)?;
-        let hot = RequestSpec::of(HOT, size, Class::Hot);
+        let hot = RequestSpec { name: HOT, size, class: Class::Hot };
         for _ in 0..self.fixture.setting.connections {
-            generator.join(host, &hot, None)?;
+            generator.join(host, hot, None)?;
         }
         Ok(generator)
-    }
-
-    /// Adds the connections that stream a large file each.
-    fn join_streams(&self, generator: &mut LoadGenerator<'_>, host: &Host) -> io::Result<()> {
-        self.streams.join(self.streams.count, &self.fixture, generator, host)
     }
 
     /// Returns the seconds before the streams, what was spent while they ran, and what clients saw.
@@ -134,7 +129,7 @@ impl Fairness<'_> {
     ) -> io::Result<(f64, ResourceUse, Served)> {
         let mut generator = self.hot(size, host)?;
         let (before, alone) = self.window(&mut generator, server)?;
-        self.join_streams(&mut generator, host)?;
+        self.streams.join(self.streams.count, &self.fixture, &mut generator, host)?;
         let (spent, beside) = self.window(&mut generator, server)?;
         let streamed_bytes = generator.load(Class::Stream, spent.elapsed_s()).bytes;
         Ok((before.elapsed_s(), spent, Served::Fairness { alone, beside, streamed_bytes }))

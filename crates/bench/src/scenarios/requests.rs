@@ -149,10 +149,11 @@ impl Requests<'_> {
     /// Opens all connections, and lets them request until the server is warm.
     fn generator(&self, cell: &Cell, host: &Host) -> io::Result<LoadGenerator<'_>> {
         let mut generator = LoadGenerator::new(self.fixture.context.cancel)?;
-        let spec = RequestSpec::of(&self.name(cell.size), cell.size, Class::Hot);
+        let name = &self.name(cell.size);
+        let spec = RequestSpec { name, size: cell.size, class: Class::Hot };
         let usual = connections(&self.fixture.setting, cell.size);
         for _ in 0..cell.connections.unwrap_or(usual) {
-            generator.join(host, &spec, None)?;
+            generator.join(host, spec, None)?;
         }
         if self.kind == RequestsKind::Reconnecting {
             generator.reconnects = Some(host.clone());

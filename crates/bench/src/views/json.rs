@@ -1,6 +1,5 @@
 //! Records as files: one JSON object with a line for each sample, which a line-based diff can show.
 
-use std::fmt::Write as _;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -38,14 +37,12 @@ impl Record {
         let mut record = Self::deserialize(value).map_err(damaged)?;
         let unknown = || format!("not a record of a bench: no scenario '{}'", record.scenario);
         record.about = scenarios::find(&record.scenario).ok_or_else(unknown)?;
-        match record.samples.iter().find(|sample| sample.cell >= record.cells.len()) {
+        let mut cells = record.samples.iter().map(|sample| sample.cell);
+        match cells.find(|cell| *cell >= record.cells.len()) {
             None => Ok(record),
-            Some(stray) => {
-                let cell = stray.cell;
-                Err(format!(
-                    "not a record of a bench: a sample of cell {cell}, which does not exist"
-                ))
-            }
+            Some(cell) => Err(format!(
+                "not a record of a bench: a sample of cell {cell}, which does not exist"
+            )),
         }
     }
 
@@ -54,23 +51,15 @@ impl Record {
     pub fn to_json(&self) -> String {
         let value = serde_json::to_value(self).expect("a record has no keys but strings");
         let Value::Object(fields) = value else { return value.to_string() };
-        let mut text = String::from("{");
-        for (index, (name, value)) in fields.iter().enumerate() {
-            let comma = if index == 0 { "" } else { "," };
-            // Writing to a string cannot fail.
-            let _ = write!(text, "{comma}\n  \"{name}\": ");
-            match value {
-                Value::Array(items) => {
-                    let items: Vec<_> = items.iter().map(|item| format!("    {item}")).collect();
-                    let _ = write!(text, "[\n{}\n  ]", items.join(",\n"));
-                }
-                other => {
-                    let _ = write!(text, "{other}");
-                }
+        let field = |(name, value): (&String, &Value)| match value {
+            Value::Array(items) => {
+                let items: Vec<_> = items.iter().map(|item| format!("    {item}")).collect();
+                format!("  \"{name}\": [\n{}\n  ]", items.join(",\n"))
             }
-        }
-        text.push_str("\n}\n");
-        text
+            other => format!("  \"{name}\": {other}"),
+        };
+        let fields: Vec<_> = fields.iter().map(field).collect();
+        format!("{{\n{}\n}}\n", fields.join(",\n"))
     }
 }
 

@@ -5,40 +5,29 @@ use maud::{Markup, html};
 use super::{WIDTH, class, mark, number, shortened};
 use crate::views::chart::{Axis, Chart, ChartRow};
 
-/// The sizes of a chart along its lower edge, each multiple as long as the next.
-struct Sizes {
-    low: f64,
-    high: f64,
-}
-
-impl Sizes {
-    fn of(chart: &Chart) -> Self {
-        let logs = || chart.rows.iter().map(|row| (row.at.max(1) as f64).ln());
-        Self {
-            low: logs().fold(f64::INFINITY, f64::min),
-            high: logs().fold(f64::NEG_INFINITY, f64::max),
-        }
-    }
-
-    fn x(&self, size: u64) -> f64 {
-        let range = self.high - self.low;
+/// Returns the places of sizes along the lower edge, each multiple as long as the next.
+fn places(chart: &Chart) -> impl Fn(u64) -> f64 {
+    let logs = || chart.rows.iter().map(|row| (row.at.max(1) as f64).ln());
+    let low = logs().fold(f64::INFINITY, f64::min);
+    let range = logs().fold(f64::NEG_INFINITY, f64::max) - low;
+    move |size| {
         // A chart by connections can have one number of them.
-        let share = if range > 0.0 { ((size.max(1) as f64).ln() - self.low) / range } else { 0.5 };
+        let share = if range > 0.0 { ((size.max(1) as f64).ln() - low) / range } else { 0.5 };
         LEFT + INSET + share.clamp(0.0, 1.0) * (RIGHT - LEFT - 2.0 * INSET)
     }
 }
 
 /// Returns the chart with its legend below.
 pub(super) fn draw(chart: &Chart) -> (f64, Markup) {
-    let (axis, sizes, labels) = (chart.axis(), Sizes::of(chart), chart.labels());
+    let (axis, x, labels) = (chart.axis(), places(chart), chart.labels());
     let count = labels.len();
     let body = html! {
         (values(axis))
-        (files(chart, &sizes))
+        (files(chart, &x))
         @for (index, (label, style)) in labels.iter().enumerate() {
             // Marks at one size are slightly offset from each other.
             @let aside = (index as f64 - (count as f64 - 1.0) / 2.0) * ASIDE;
-            (line(&of(chart, label), axis, &sizes, *style, aside))
+            (line(&of(chart, label), axis, |size| x(size) + aside, *style))
         }
         @for (index, (label, style)) in labels.iter().enumerate() {
             @let (x, y) = (LEFT + (index % 2) as f64 * COLUMN, LEGEND + (index / 2) as f64 * LINE);
@@ -67,11 +56,11 @@ fn values(axis: Axis) -> Markup {
 }
 
 /// Returns the sizes below, as many as there is room for.
-fn files(chart: &Chart, sizes: &Sizes) -> Markup {
+fn files(chart: &Chart, x: impl Fn(u64) -> f64) -> Markup {
     let mut free = f64::NEG_INFINITY;
     let mut shown = Vec::new();
     for (size, text) in chart.places() {
-        let x = sizes.x(size);
+        let x = x(size);
         let half = text.chars().count() as f64 * 3.4;
         if x - half > free + 6.0 {
             free = x + half;
@@ -88,14 +77,14 @@ fn files(chart: &Chart, sizes: &Sizes) -> Markup {
 }
 
 /// Returns a line with its marks and error bars.
-fn line(rows: &[&ChartRow], axis: Axis, sizes: &Sizes, style: usize, aside: f64) -> Markup {
+fn line(rows: &[&ChartRow], axis: Axis, x: impl Fn(u64) -> f64, style: usize) -> Markup {
     let points: Vec<_> = rows
         .iter()
         .filter_map(|row| {
             let summary = row.summary?;
             let places =
                 [summary.median, summary.min, summary.max].map(|value| y(axis.place(value)));
-            Some((sizes.x(row.at) + aside, places))
+            Some((x(row.at), places))
         })
         .collect();
     let path: Vec<_> =
