@@ -84,7 +84,7 @@ impl ServerFixture<'_> {
         name: &str,
         cell: &Cell,
     ) -> Result<Verification> {
-        let work = |_: &Server, host: &Host| host.digest(&format!("/{name}"), cell.size);
+        let work = |_: &RunningServer, host: &Host| host.digest(&format!("/{name}"), cell.size);
         let (arrived, _) = self.with_server(kind, work)?;
         Verification::compare(arrived, &self.sha256, cell.variant.contender)
     }
