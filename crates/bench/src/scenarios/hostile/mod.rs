@@ -91,7 +91,8 @@ impl Scenario for AttackedServer<'_> {
         let kind = load.server(cell.variant.contender);
         let kind =
             kind.ok_or_else(|| BenchError::measuring(cell.variant, "it has no such load"))?;
-        let work = |server: &RunningServer, host: &Host| self.measure_good_client(&load, server, host);
+        let work =
+            |server: &RunningServer, host: &Host| self.measure_good_client(&load, server, host);
         let ((spent, bad_cpu_s, hostile), cpu_s) = self.0.with_server(kind, work)?;
         Ok(spent.measured(spent.elapsed_s(), Served::Hostile(hostile), cpu_s + bad_cpu_s))
     }

@@ -30,7 +30,7 @@ fn run_all_on(kind: FileSystem) {
         Command::new(&program).args(["--list", "--skip", "file_systems::"]).output().unwrap();
     let list = String::from_utf8(list.stdout).unwrap();
     let place = ALL.iter().position(|one| *one == kind).unwrap();
-    let is_here = |number: usize| is_full() || (number + place) % ALL.len() == 0;
+    let is_here = |number: usize| is_full() || (number + place).is_multiple_of(ALL.len());
     let tests = list.lines().filter_map(|line| line.strip_suffix(": test"));
     let tests = tests.filter(|test| test.starts_with("cp::"));
     let here: Vec<_> =
