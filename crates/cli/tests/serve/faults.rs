@@ -477,13 +477,19 @@ fn a_server_killed_while_it_moves_to_another_file_system_leaves_both_as_they_wer
 const LOCK_INFO: &str = "<D:lockinfo xmlns:D='DAV:'><D:lockscope><D:exclusive/></D:lockscope>\
     <D:locktype><D:write/></D:locktype></D:lockinfo>";
 
+/// The body of a request to set the modification time of a file to September 9, 2001.
+const NEW_TIME: &str = "<D:propertyupdate xmlns:D='DAV:'><D:set><D:prop>\
+    <D:lastmodified>1000000000</D:lastmodified></D:prop></D:set></D:propertyupdate>";
+
 /// The status and the body of the response to a request that changes something.
 fn change(server: &Running, method: &str, path: &str, fields: &[&str]) -> (String, String) {
     let mut curl = Command::new("curl");
     curl.args(["-sS", "--noproxy", "*", "-w", "\n%{http_code}", "-X", method]);
     curl.args(fields.iter().flat_map(|field| ["-H", field]));
-    if method == "LOCK" {
-        curl.args(["--data", LOCK_INFO]);
+    match method {
+        "LOCK" => drop(curl.args(["--data", LOCK_INFO])),
+        "PROPPATCH" => drop(curl.args(["--data", NEW_TIME])),
+        _ => {}
     }
     let output = curl.arg(format!("{}{path}", server.address)).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
@@ -495,13 +501,13 @@ fn change(server: &Running, method: &str, path: &str, fields: &[&str]) -> (Strin
 fn a_change_of_which_only_the_sync_fails_is_not_said_to_be_undone() {
     let Some(stage) = Stage::new() else { return };
     let served = stage.served.path();
-    for name in ["deleted", "moved", "copied"] {
+    for name in ["deleted", "moved", "copied", "patched"] {
         fs::write(served.join(name), name).unwrap();
     }
-    // Only the folder cannot be synced, as after an error of the disk.
-    let folder = served.to_str().unwrap();
+    // Only the folder and one file cannot be synced, as after an error of the disk.
+    let (folder, patched) = (served.to_str().unwrap(), served.join("patched"));
     let inject = "inject=fsync:error=EROFS";
-    let strace = ["-P", folder, "-e", "trace=fsync", "-e", inject];
+    let strace = ["-P", folder, "-P", patched.to_str().unwrap(), "-e", "trace=fsync", "-e", inject];
     let server = stage.serve(&strace, &["--allow-all"]);
     let (status, lock) = change(&server, "LOCK", "deleted", &["Depth: 0"]);
     assert_eq!(status, "200", "{lock}");
@@ -514,6 +520,7 @@ fn a_change_of_which_only_the_sync_fails_is_not_said_to_be_undone() {
         ("MKCOL", "made/", "Accept: */*"),
         ("PUT", "put", "Content-Length: 0"),
         ("LOCK", "locked", "Depth: 0"),
+        ("PROPPATCH", "patched", "Depth: 0"),
     ] {
         let (status, body) = change(&server, method, path, &[field, "Accept: text/plain"]);
         let is_told = body.contains("may not survive a power cut");
@@ -522,7 +529,8 @@ fn a_change_of_which_only_the_sync_fails_is_not_said_to_be_undone() {
     let mut names: Vec<_> =
         fs::read_dir(served).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
-    assert_eq!(names, ["copied", "copy", "file", "locked", "made", "new-place", "put"]);
+    assert_eq!(names, ["copied", "copy", "file", "locked", "made", "new-place", "patched", "put"]);
+    assert_eq!(fs::metadata(&patched).unwrap().mtime(), 1_000_000_000);
     // The lock has ended with its file.
     fs::write(served.join("deleted"), "again").unwrap();
     assert_eq!(change(&server, "LOCK", "deleted", &["Depth: 0"]).0, "200");

@@ -1,5 +1,6 @@
 //! DELETE, MKCOL, MOVE and COPY, and the rest of WebDAV.
 
+pub(crate) mod answer;
 pub(crate) mod body;
 pub(crate) mod change;
 pub(crate) mod checks;

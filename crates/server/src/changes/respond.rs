@@ -1,21 +1,19 @@
 //! Answers requests for changes: checks whether they are allowed, and runs them on a helper.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use rustix::fs::fstat;
 use rustix::io::Errno;
 use tokio::task::spawn_blocking;
-use underpass_dav::multistatus;
 use underpass_engine::Version;
 
 use crate::auth::Right;
+use crate::changes::answer::{methods, refused};
 use crate::changes::body;
 use crate::changes::change::{Change, ChangeKind, Changed};
 use crate::changes::dav::guard::{ChangingPaths, Conditions};
 use crate::changes::dav::lock_paths::LockPaths;
-use crate::changes::dav::propfind::xml;
 use crate::changes::dav::tags::TagConditions;
 use crate::changes::dav::{describe, guard, lock, proppatch};
 use crate::changes::refusal::{ChangeRefusal, Result};
@@ -24,8 +22,7 @@ use crate::files::lookup::{ServedEntry, find_current};
 use crate::files::open_files::{is_missing, modified};
 use crate::files::root::{is_reserved, split};
 use crate::routing::context::RequestContext;
-use crate::routing::response::{Body, CLIENT_LEFT, RETRY_SOON, Response};
-use crate::server::settings::Changes;
+use crate::routing::response::{CLIENT_LEFT, Response};
 use crate::server::sites::site::Site;
 use crate::uploads;
 use underpass_protocol::request::Method;
@@ -148,21 +145,6 @@ fn not_allowed_reason(method: Method) -> &'static str {
         Method::Delete => "nothing can be deleted here: serve --allow-delete allows it",
         Method::Move => "nothing can be moved here: serve --allow-all allows it",
         _ => "this server does not support this method",
-    }
-}
-
-/// Returns the methods for files and folders.
-pub(crate) fn methods(changes: &Changes) -> &'static str {
-    match (changes.upload, changes.delete) {
-        (false, false) => "GET, HEAD, OPTIONS, PROPFIND",
-        (true, false) => {
-            "GET, HEAD, OPTIONS, PROPFIND, PUT, PATCH, MKCOL, COPY, PROPPATCH, LOCK, UNLOCK"
-        }
-        (false, true) => "GET, HEAD, OPTIONS, PROPFIND, DELETE",
-        (true, true) => {
-            "GET, HEAD, OPTIONS, PROPFIND, PUT, PATCH, DELETE, MKCOL, MOVE, COPY, PROPPATCH, LOCK, \
-             UNLOCK"
-        }
     }
 }
 
@@ -380,36 +362,6 @@ fn made(ctx: &RequestContext<'_>, changed: &Changed) -> Response {
     if let Some(mechanism) = changed.report.main_mechanism().filter(|_| ctx.explains) {
         response.add_field("Server-Timing", &format!("path;desc=\"{}\"", mechanism.name()));
     }
-    response
-}
-
-/// Returns the response to a change that was refused.
-fn refused(ctx: &RequestContext<'_>, refusal: &ChangeRefusal) -> Response {
-    if !refusal.failed.is_empty() {
-        let mut out = Vec::new();
-        multistatus::begin(&mut out);
-        let mut named = HashSet::new();
-        for entry in &refusal.failed {
-            let (path, is_folder) = entry.visible_path();
-            if !named.insert(path) {
-                continue;
-            }
-            let link = describe::link(ctx.site(), path, is_folder);
-            multistatus::push_failure(&link, entry.status, &entry.detail, &mut out);
-        }
-        multistatus::end(&mut out);
-        return xml(207, out);
-    }
-    let mut response = ctx.error(refusal.status, &refusal.detail);
-    match refusal.status {
-        405 => {
-            let changes = &ctx.settings().changes;
-            response.add_field("Allow", methods(changes));
-        }
-        503 => response.add_field("Retry-After", RETRY_SOON),
-        _ => {}
-    }
-    debug_assert!(!matches!(response.body, Body::Nothing));
     response
 }
 

@@ -3,6 +3,7 @@
 use std::pin::pin;
 
 use crate::auth::{Right, access};
+use crate::changes::answer::methods;
 use crate::changes::body;
 use crate::changes::dav::propfind;
 use crate::changes::respond as changes;
@@ -322,7 +323,7 @@ fn options(ctx: &RequestContext<'_>, takes_names: bool) -> Response {
         response.add_field("Allow", operate::methods(ctx));
     } else {
         let more = if takes_names { ", POST" } else { "" };
-        response.add_field("Allow", &[changes::methods(changes), more].concat());
+        response.add_field("Allow", &[methods(changes), more].concat());
         // Class 2 stands for locks, which only clients that can write need.
         response.add_field("DAV", if changes.upload { "1, 2" } else { "1" });
         // Clients of Windows prefer another protocol otherwise.

@@ -12,6 +12,7 @@ use underpass_dav::request::LockInfo;
 use underpass_engine::atomic_file::sync_folder;
 
 use crate::auth::Right;
+use crate::changes::answer::refused;
 use crate::changes::body;
 use crate::changes::dav::describe::{held, locks};
 use crate::changes::dav::guard::{check, conditions, locked, submitted};
@@ -100,8 +101,7 @@ async fn create(
             continue;
         }
         if is_new {
-            let made = make_file(ctx, path).await;
-            made.map_err(|refusal| ctx.error(refusal.status, &refusal.detail))?;
+            make_file(ctx, path).await.map_err(|refusal| refused(ctx, &refusal))?;
         }
         return Ok(granted(ctx, if is_new { 201 } else { 200 }, added.keep()));
     }

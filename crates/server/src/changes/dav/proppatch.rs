@@ -12,8 +12,10 @@ use underpass_dav::multistatus;
 use underpass_dav::property::Live;
 use underpass_dav::request::Patch;
 use underpass_dav::xml::Element;
-use underpass_engine::Version;
+use underpass_engine::atomic_file::sync_folder;
+use underpass_engine::{Version, is_folder};
 
+use crate::changes::answer::refused;
 use crate::changes::body;
 use crate::changes::dav::dead_properties;
 use crate::changes::dav::describe::link;
@@ -75,7 +77,7 @@ pub(crate) async fn respond(
     };
     match spawn_blocking(work).await {
         Ok(Ok(body)) => xml(207, body),
-        Ok(Err(refusal)) => ctx.error(refusal.status, &refusal.detail),
+        Ok(Err(refusal)) => refused(ctx, &refusal),
         Err(_) => ctx.error(500, ""),
     }
 }
@@ -127,7 +129,7 @@ fn change(
     }
     drop(alone);
     if site.settings.changes.sync {
-        fsync(&file)?;
+        sync(&file).map_err(ChangeRefusal::unsynced)?;
     }
     Ok(faults)
 }
@@ -142,6 +144,11 @@ fn open(site: &Site, path: &[u8]) -> Result<OwnedFd> {
         Errno::LOOP => ChangeRefusal::new(403, "this is a link; change its target instead"),
         errno => errno.into(),
     })
+}
+
+/// Syncs the times and properties of a file or folder.
+fn sync(file: &OwnedFd) -> Result<(), Errno> {
+    if is_folder(&fstat(file)?) { sync_folder(file, fsync) } else { fsync(file) }
 }
 
 /// Sets the times of a file. A time that does not change is set to its current value, since many
