@@ -18,6 +18,13 @@ use underpass_protocol::caching::CacheStatus;
 use underpass_protocol::request::ClientNet;
 use underpass_protocol::response::plan::PlannedBody;
 
+/// Returns how long a client is asked to wait after a failure, for which the origin may have named
+/// a time.
+pub(crate) fn wait_after(error: &CacheError, named: Option<Duration>) -> Option<Duration> {
+    let is_temporary = matches!(error.kind().status(), 503 | 504);
+    named.or(is_temporary.then_some(Duration::from_secs(1)))
+}
+
 /// The log's fields about the cache.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CacheFacts {

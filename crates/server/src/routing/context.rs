@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::io;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use rustix::io::Errno;
 
@@ -183,6 +183,21 @@ impl<'a> RequestContext<'a> {
     pub(crate) fn busy(&self, status: u16, detail: &str) -> Response {
         let mut response = self.error(status, detail);
         response.add_field("Retry-After", RETRY_SOON);
+        response
+    }
+
+    /// Returns an error after which the client is asked to wait for this time, if there is one.
+    pub(crate) fn error_until(
+        &self,
+        status: u16,
+        detail: &str,
+        retry_after: Option<Duration>,
+    ) -> Response {
+        let mut response = self.error(status, detail);
+        if let Some(wait) = retry_after {
+            let seconds = wait.as_millis().div_ceil(1000).max(1);
+            response.add_field("Retry-After", &seconds.to_string());
+        }
         response
     }
 

@@ -1,6 +1,7 @@
 //! Requests of operators: filling a cache, declaring parts of it stale, and inspecting it.
 
 use std::fmt::Write;
+use std::time::Duration;
 
 use underpass_cache::{
     Cache, CacheEntry, CacheError, CacheErrorKind, CacheStats, Lookup, ObjectRequest,
@@ -11,6 +12,7 @@ use underpass_protocol::response::head::PLAIN_TEXT;
 
 use crate::auth::{Right, access};
 use crate::routing::cache_key::key_of;
+use crate::routing::cached::wait_after;
 use crate::routing::context::RequestContext;
 use crate::routing::response::{CLIENT_LEFT, Response};
 
@@ -109,9 +111,9 @@ async fn fill(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>) -> R
         Lookup::Response { response, .. } => match response.status {
             // The origin's status says nothing about this request.
             200..=299 => ctx.error(404, "the origin has no file there"),
-            status => ctx.error(status, ""),
+            status => ctx.error_until(status, "", response.retry_after),
         },
-        Lookup::Failed { error, .. } => ctx.error(error.kind().status(), &error.to_string()),
+        Lookup::Failed { error, retry_after, .. } => not_filled(ctx, &error, retry_after),
         Lookup::Entry(entry) if !entry.is_stored() => ctx.error(409, NOT_KEPT),
         Lookup::Entry(entry) => match ctx.peer.while_connected(fetch(&entry, from, to)).await {
             Some(Ok(fetched)) => {
@@ -129,10 +131,20 @@ async fn fill(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>) -> R
                 );
                 Response::memory(200, "application/json", text.into_bytes(), false)
             }
-            Some(Err(error)) => ctx.error(error.kind().status(), &error.to_string()),
+            Some(Err(error)) => not_filled(ctx, &error, None),
             None => ctx.error(CLIENT_LEFT, ""),
         },
     }
+}
+
+/// Returns the response to a fill that has failed.
+fn not_filled(
+    ctx: &RequestContext<'_>,
+    error: &CacheError,
+    retry_after: Option<Duration>,
+) -> Response {
+    let wait = wait_after(error, retry_after);
+    ctx.error_until(error.kind().status(), &error.to_string(), wait)
 }
 
 /// Waits until a range of an object is cached; returns how many bytes of it were not.

@@ -21,7 +21,7 @@ use underpass_protocol::response::validator::parse_date;
 
 use crate::auth::access;
 use crate::routing::cache_key::{PURGE, key_of};
-use crate::routing::cached::{CacheFacts, CachedBody};
+use crate::routing::cached::{CacheFacts, CachedBody, wait_after};
 use crate::routing::context::RequestContext;
 use crate::routing::operate;
 use crate::routing::response::{Body, CLIENT_LEFT, Response};
@@ -410,9 +410,8 @@ fn failed(
     cache: &CacheStatus,
 ) -> Response {
     let kind = error.kind();
-    let default = matches!(kind.status(), 503 | 504).then_some(Duration::from_secs(1));
     let cache = CacheStatus { detail: Some(kind.label()), ..*cache };
-    refused(ctx, kind.status(), &kind.to_string(), retry_after.or(default), &cache)
+    refused(ctx, kind.status(), &kind.to_string(), wait_after(&error, retry_after), &cache)
 }
 
 /// Answers with a status and an explanation.
@@ -423,12 +422,7 @@ pub(crate) fn refused(
     retry_after: Option<Duration>,
     cache: &CacheStatus,
 ) -> Response {
-    let mut response = ctx.error(status, detail);
-    if let Some(wait) = retry_after {
-        let seconds = wait.as_millis().div_ceil(1000).max(1);
-        response.add_field("Retry-After", &seconds.to_string());
-    }
-    add_cache_fields(response, cache)
+    add_cache_fields(ctx.error_until(status, detail, retry_after), cache)
 }
 
 /// Adds the fields about the cache to a response without an object.

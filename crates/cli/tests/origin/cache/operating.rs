@@ -130,6 +130,23 @@ fn a_range_is_filled_without_being_sent() {
 }
 
 #[test]
+fn a_fill_passes_on_how_long_the_origin_asks_to_wait() {
+    let origin = Origin::new(|_, sending| {
+        sending.answer("HTTP/1.1 503 Busy\nRetry-After: 7", b"");
+    });
+    let fill = || {
+        let node = Node::new(&origin.url(), &[]);
+        node.ask("POST", "/.underpass/fill?path=/a", &["Content-Length: 0"])
+    };
+    let reply = fill();
+    assert_eq!((reply.status, reply.field("retry-after")), (503, Some("7")));
+    origin.end();
+    let reply = fill();
+    assert_eq!(reply.status, 504);
+    assert!(reply.field("retry-after").is_some(), "{}", reply.head);
+}
+
+#[test]
 fn a_fill_serves_clients_with_the_same_fields() {
     let origin = hello();
     let node = Node::new(&origin.url(), &["--vary-on", "X-Kind"]);
