@@ -209,7 +209,8 @@ impl DiskQuota {
     /// Returns the free bytes of a file system, and how many of them must be kept free; `None` if
     /// it does not report its size.
     fn free_bytes(&self, found: &StatVfs) -> Option<(u64, u64)> {
-        let (free, all) = (found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize);
+        let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
+        let (free, all) = (bytes(found.f_bavail), bytes(found.f_blocks));
         (all > 0).then_some((free, self.min_free.of(all)))
     }
 
@@ -352,6 +353,15 @@ mod tests {
         assert_eq!(quota.capacity(&disk), Some(7));
         let quota = DiskQuota::new(None, MinFree::Bytes(u64::MAX));
         assert_eq!(quota.capacity(&disk), Some(0));
+    }
+
+    #[test]
+    fn a_file_system_without_an_end_has_room() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut found = fstatvfs(std::fs::File::open(folder.path()).unwrap()).unwrap();
+        (found.f_blocks, found.f_bavail, found.f_frsize) = (1 << 60, 1 << 60, 4096);
+        let quota = DiskQuota::new(None, MinFree::Bytes(7));
+        assert_eq!(quota.free_bytes(&found), Some((u64::MAX, 7)));
     }
 
     #[test]

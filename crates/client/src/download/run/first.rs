@@ -381,7 +381,7 @@ impl<'j, 'a> Download<'j, 'a> {
         // An earlier process may have reserved more space than it has filled.
         let reserved = partial.file().metadata().map_or(0, |found| found.blocks() * 512);
         let needed = total.saturating_sub(self.here().max(reserved));
-        let free = room.f_bavail * room.f_frsize;
+        let free = room.f_bavail.saturating_mul(room.f_frsize);
         // Some file systems do not report their size.
         let is_full = room.f_blocks > 0 && needed > free;
         if is_full { Err(DownloadError::NoRoom { needed, free }) } else { Ok(()) }

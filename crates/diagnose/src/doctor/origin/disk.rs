@@ -63,7 +63,7 @@ fn measure(place: &Path) -> io::Result<(u64, u64, bool)> {
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     let has_holes = fallocate(file, flags, 0, 1 << 20).is_ok();
     let found = fstatvfs(file)?;
-    Ok((rate as u64, found.f_bavail * found.f_frsize, has_holes))
+    Ok((rate as u64, found.f_bavail.saturating_mul(found.f_frsize), has_holes))
 }
 
 /// The number of bytes that are written to measure a disk.
