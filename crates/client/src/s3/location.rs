@@ -114,7 +114,8 @@ impl Location {
     fn of(url: &Url) -> Result<Self, BadLocation> {
         let bucket = url.host_str().unwrap_or_default();
         let is_fit = |b: u8| b.is_ascii_alphanumeric() || b"-._".contains(&b);
-        let is_plain = url.username().is_empty() && url.port().is_none();
+        let is_plain =
+            url.username().is_empty() && url.password().is_none() && url.port().is_none();
         if !(3..=63).contains(&bucket.len()) || !bucket.bytes().all(is_fit) || !is_plain {
             return Err(BadLocation::Bucket);
         }
@@ -222,6 +223,7 @@ mod tests {
             ("s3://ab/k", BadLocation::Bucket),
             ("s3:///k", BadLocation::Bucket),
             ("s3://a:b@abc/k", BadLocation::Bucket),
+            ("s3://:b@abc/k", BadLocation::Bucket),
             ("s3://a$bc/k", BadLocation::Bucket),
             ("s3://abc/k?versionId=1", BadLocation::Query),
             ("s3://abc/k?style=no", BadLocation::Query),
