@@ -65,8 +65,9 @@ impl UploadJournal {
             // The other process removed it between open and lock.
             return Ok(None);
         }
-        let mut text = String::new();
-        file.by_ref().take(MAX_LEN).read_to_string(&mut text)?;
+        let mut bytes = Vec::new();
+        file.by_ref().take(MAX_LEN).read_to_end(&mut bytes)?;
+        let text = String::from_utf8_lossy(&bytes);
         let mut lines = text.lines();
         let entry: Option<JournalEntry> =
             lines.next().and_then(|line| serde_json::from_str(line).ok());
@@ -220,9 +221,11 @@ mod tests {
     fn an_invalid_journal_counts_as_missing() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("journal");
-        for text in ["", "nonsense", "{}", r#"{"version":2,"target":"","resource":"","file":""}"#] {
-            fs::write(&path, text).unwrap();
-            assert_eq!(UploadJournal::find(&path).unwrap().unwrap().1, None, "{text}");
+        let other_format = br#"{"version":2,"target":"","resource":"","file":""}"#;
+        for bytes in [&b""[..], b"nonsense", b"{}", other_format, b"\xff\xfe\n1 a ."] {
+            fs::write(&path, bytes).unwrap();
+            let found = UploadJournal::find(&path).unwrap().unwrap().1;
+            assert_eq!(found, None, "{}", bytes.escape_ascii());
         }
     }
 }
