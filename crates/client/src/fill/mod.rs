@@ -235,11 +235,9 @@ impl<'c> Filler<'c> {
             let answered = self.client.execute(None, &request, &url).and_then(|mut answer| {
                 match answer.response.status {
                     200 => {
-                        let incoming = answer.connection.incoming();
                         // The node has fetched the piece before it answers.
-                        incoming.set_min_rate(self.client.min_rate);
-                        let body = incoming.memory(answer.response.framing, MAX_ANSWER);
-                        body.map_err(|_| ClientError::Closed)
+                        answer.connection.incoming().set_min_rate(self.client.min_rate);
+                        answer.connection.read_body(&answer.response, MAX_ANSWER)
                     }
                     _ => Err(answer.connection.refusal(&answer.response)),
                 }

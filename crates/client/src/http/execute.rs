@@ -64,8 +64,7 @@ impl<'a> HttpClient<'a> {
             if answer.response.status != 200 {
                 return Err(answer.connection.refusal(&answer.response));
             }
-            let body = answer.connection.incoming().memory(answer.response.framing, max);
-            body.map_err(|error| InvalidResponse::Body(error).into())
+            answer.connection.read_body(&answer.response, max)
         };
         let mut backoff = Backoff::new(retries);
         loop {
@@ -234,6 +233,18 @@ impl<'a> HttpClient<'a> {
         let mut connection = self.connect(sent.url)?;
         let response = connection.exchange_body(self, sent)?;
         Ok((connection, response))
+    }
+}
+
+impl Connection<'_> {
+    /// Reads the body of a response, at most `max` bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`].
+    pub fn read_body(&mut self, response: &Response, max: usize) -> Result<Vec<u8>, ClientError> {
+        let body = self.incoming().memory(response.framing, max);
+        body.map_err(|error| ClientError::receiving(self.address(), error))
     }
 }
 

@@ -89,7 +89,7 @@ impl<'a> Pages<'a> {
         self.is_done
     }
 
-    /// Returns the length of all continuation tokens so far, in bytes.
+    /// Returns the length of the last continuation token in bytes.
     #[must_use]
     pub fn token_len(&self) -> usize {
         self.next.as_ref().map_or(0, String::len)
@@ -117,8 +117,7 @@ fn list<'a>(
     if response.status != 200 {
         return Err(connection.refusal(&response));
     }
-    let body = connection.incoming().memory(response.framing, MAX_PAGE);
-    let body = body.map_err(|error| ClientError::receiving(connection.address(), error))?;
+    let body = connection.read_body(&response, MAX_PAGE)?;
     let page = parse(&body, &prefix).map_err(InvalidResponse::Protocol)?;
     Ok((page, response.keeps_alive.then_some(connection)))
 }

@@ -400,8 +400,7 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
         if !response.is_success() {
             return Err(connection.refusal(&response));
         }
-        let body = connection.incoming().memory(response.framing, MAX_BODY);
-        let body = body.map_err(|error| ClientError::receiving(connection.address(), error))?;
+        let body = connection.read_body(&response, MAX_BODY)?;
         self.idle = response.keeps_alive.then_some(connection);
         // A long response begins before its outcome is known.
         match refusal_in(&body) {

@@ -120,6 +120,11 @@ fn a_file_that_is_not_what_the_digests_say_gets_no_name() {
     origin.take_exchanges();
     get(here.path(), &[&a, "--check", &url, "--retries", "1"]).failed(1, &["503"]);
     assert_eq!(origin.log().len(), 2);
+    // So are those whose answer breaks off.
+    origin.set("/SHA256SUMS", Page { cut: Some(9), ..Page::new(sums.as_bytes(), &[]) });
+    origin.take_exchanges();
+    get(here.path(), &[&a, "--check", &url, "--retries", "1"]).failed(1, &["receiving from"]);
+    assert_eq!(origin.log().len(), 2);
     // A list may have digests of its own.
     let list = format!(
         "{a}\n out=right\n checksum=sha-256={HELLO}\n{b}\n out=wrong\n \

@@ -341,6 +341,10 @@ fn a_server_without_a_cache_is_no_node() {
     let list = list.to_str().unwrap();
     run(["fill", "--node", &server.address, "--manifest", list])
         .failed(1, &["not a cache node", "--origin"]);
+    // A long page is not mistaken for an answer that breaks off.
+    let origin = Origin::new(|_, sending| sending.answer("HTTP/1.1 200 OK", &noise(9000)));
+    run(["fill", "--node", &origin.url(), "--manifest", list]).failed(1, &["invalid response"]);
+    assert_eq!(origin.requests().len(), 1);
 }
 
 #[test]

@@ -145,8 +145,7 @@ fn request(
     if !response.is_success() {
         return Err(connection.refusal(&response));
     }
-    let body = connection.incoming().memory(response.framing, MAX_BODY);
-    body.map_err(|error| ClientError::receiving(connection.address(), error))
+    connection.read_body(&response, MAX_BODY)
 }
 
 /// Reads a token, which is one line.

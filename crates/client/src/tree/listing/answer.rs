@@ -3,7 +3,6 @@
 use underpass_transport::incoming::BodyFraming;
 
 use super::{EntryFacts, Listing, date, read};
-use crate::error::ClientError;
 use crate::http::{Connection, OpenResponse, Response};
 use crate::tree::error::{Result, TreeError};
 use crate::tree::task::TreeFetch;
@@ -17,7 +16,6 @@ pub(in crate::tree) fn receive(
 ) -> Result<(Listing, Option<Connection<'_>>)> {
     let response = &answer.response;
     let media_type = response.fields.text("content-type").unwrap_or_default().to_owned();
-    let (framing, address) = (response.framing, answer.connection.address().to_owned());
     let not_a_folder = || TreeError::NotAFolder {
         url: TreeFetch::redacted(&answer.url),
         media_type: media_type.clone(),
@@ -25,15 +23,14 @@ pub(in crate::tree) fn receive(
     if !media_type.contains("html") && !media_type.contains("json") {
         return Err(not_a_folder());
     }
-    let body = answer.connection.incoming().memory(framing, MAX_LISTING);
-    let body = body.map_err(|error| ClientError::receiving(&address, error))?;
+    let body = answer.connection.read_body(response, MAX_LISTING)?;
     // The links are relative to the URL that answered.
     let mut listing = read(&answer.url, &media_type, &body).ok_or_else(not_a_folder)?;
     // It may have been cut off, or continue on another page (RFC 8288).
     let goes_on = response.fields.all("link").any(|link| {
         String::from_utf8_lossy(link).to_ascii_lowercase().replace('"', "").contains("rel=next")
     });
-    listing.is_whole &= framing != BodyFraming::UntilEnd && !goes_on;
+    listing.is_whole &= response.framing != BodyFraming::UntilEnd && !goes_on;
     let keeps_alive = response.keeps_alive;
     Ok((listing, keeps_alive.then_some(answer.connection)))
 }
