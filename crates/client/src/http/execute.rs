@@ -8,7 +8,7 @@ use super::client::HttpClient;
 use super::connection::{AddressedRequest, Connection, Request};
 use super::response::Response;
 use crate::backoff::Backoff;
-use crate::error::{ClientError, InvalidResponse};
+use crate::error::ClientError;
 
 /// A response whose body is still to be read, and its origin.
 #[derive(Debug)]

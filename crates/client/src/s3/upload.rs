@@ -16,7 +16,7 @@ use crate::error::{ClientError, InvalidResponse};
 use crate::http::{Connection, HttpClient, Request, Response, xml};
 use crate::upload::{
     self, Condition, OnEvent, ResumeState, Upload, UploadError, UploadEvent, UploadFailed,
-    UploadJournal, UploadOutcome, is_version, version,
+    UploadOutcome, version,
 };
 
 /// Uploads to the URL of an object. Files from 16 MiB on are sent in parts over up to `connections`
@@ -164,31 +164,13 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
     /// Looks for the journal of an earlier process; parts of another version are discarded. Returns
     /// whether there is an upload to resume.
     fn find_earlier(&mut self) -> Result<bool, UploadError> {
-        let Some(path) = self.upload.journal else { return Ok(false) };
-        let (journal, entry) = match UploadJournal::find(path) {
-            Ok(Some(found)) => found,
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                return Err(UploadError::UnderWay);
-            }
-            // If the journal cannot be read, the upload starts over.
-            Ok(None) | Err(_) => return Ok(false),
-        };
-        self.kept.journal = Some(journal);
-        let resource = entry.as_ref().and_then(|entry| Url::parse(&entry.resource).ok());
-        let resource = resource.filter(|it| it.origin() == self.url.origin());
-        let (Some(entry), Some(resource)) = (entry, resource) else {
-            self.kept.forget();
-            return Ok(false);
-        };
-        self.kept.resource = Some(resource);
-        let version = self.kept.version.as_ref();
-        let is_same = version.is_some_and(|version| is_version(&entry.file, version));
-        if !is_same || entry.target != self.kept.target {
+        let Some(earlier) = self.kept.find_earlier(&self.url)? else { return Ok(false) };
+        if !earlier.is_same {
             (self.on_event)(&UploadEvent::StartedOver { reason: "the file has changed since" });
             self.abort();
             return Ok(false);
         }
-        self.acknowledged = entry.parts;
+        self.acknowledged = earlier.parts;
         Ok(true)
     }
 

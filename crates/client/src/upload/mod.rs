@@ -22,7 +22,7 @@ use url::Url;
 use super::http::{Connection, HttpClient};
 
 pub(crate) use exchange::{UploadBody, UploadExchange, connect};
-pub(crate) use journal::{UploadJournal, is_version, version};
+pub(crate) use journal::{UploadJournal, version};
 pub(crate) use precheck::{check_version, is_of_target};
 pub(crate) use resume::state::ResumeState;
 pub(crate) use uploader::{is_html, is_page_name};

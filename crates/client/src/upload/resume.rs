@@ -4,7 +4,6 @@
 
 pub(super) mod state;
 
-use std::io;
 use std::ops::Range;
 use std::os::fd::AsFd;
 
@@ -15,8 +14,8 @@ use underpass_transport::digest::compute;
 use underpass_transport::incoming::BodyFraming;
 use url::Url;
 
-use super::error::{Result, UploadError};
-use super::journal::{UploadJournal, is_version, version};
+use super::error::Result;
+use super::journal::version;
 use super::options::{Condition, MODIFIED, UploadEvent, is_long};
 use super::uploader::{AttemptEnd, Uploader};
 use crate::error::ClientError;
@@ -25,34 +24,12 @@ use crate::http::Request;
 impl<'a> Uploader<'_, 'a, '_> {
     /// Looks for the journal of an earlier process; an upload of another version is discarded.
     pub(super) fn find_earlier(&mut self) -> Result<()> {
-        let Some(path) = self.upload.journal.filter(|_| !self.kept.has_searched_journal) else {
+        if std::mem::replace(&mut self.kept.has_searched_journal, true) {
             return Ok(());
-        };
-        self.kept.has_searched_journal = true;
-        let (journal, entry) = match UploadJournal::find(path) {
-            Ok(Some(found)) => found,
-            Ok(None) => return Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                return Err(UploadError::UnderWay);
-            }
-            // If the journal cannot be read, the upload starts over.
-            Err(_) => return Ok(()),
-        };
-        self.kept.journal = Some(journal);
-        let resource = entry.as_ref().and_then(|entry| Url::parse(&entry.resource).ok());
-        let resource = resource.filter(|resource| resource.origin() == self.given.origin());
-        let (Some(entry), Some(mut resource)) = (entry, resource) else {
-            self.kept.forget();
-            return Ok(());
-        };
-        // This cannot fail, as every http URL has a host.
-        let _ = resource.set_username(self.url.username());
-        let _ = resource.set_password(self.url.password());
-        self.kept.resource = Some(resource);
+        }
+        let Some(earlier) = self.kept.find_earlier(self.given)? else { return Ok(()) };
         self.kept.supports_resumption = Some(true);
-        let version = self.kept.version.as_ref();
-        let is_same = version.is_some_and(|version| is_version(&entry.file, version));
-        if !is_same || entry.target != self.kept.target {
+        if !earlier.is_same {
             (self.on_event)(&UploadEvent::StartedOver { reason: "the file has changed since" });
             self.cancel();
         }

@@ -1,10 +1,21 @@
 //! The state of an upload that can be resumed.
 
+use std::io;
+
 use url::Url;
 
 use crate::http::{Response, joined, without_credentials};
-use crate::upload::journal::{JournalEntry, UploadJournal, version, version_to_keep};
+use crate::upload::error::UploadError;
+use crate::upload::journal::{JournalEntry, UploadJournal, is_version, version, version_to_keep};
 use crate::upload::options::Upload;
+
+/// An upload that an earlier process began.
+pub(crate) struct EarlierUpload {
+    /// Whether it is of the same version of the file, and to the same target.
+    pub(crate) is_same: bool,
+    /// The number and the entity tag of each part that a store has acknowledged.
+    pub(crate) parts: Vec<(usize, String)>,
+}
 
 /// The facts that are needed to resume an upload.
 #[derive(Debug, Default)]
@@ -31,6 +42,41 @@ impl ResumeState {
         let version_to_keep = version.as_ref().map(keep).unwrap_or_default();
         let target = public(url).to_string();
         Self { target, version, version_to_keep, path, ..Self::default() }
+    }
+
+    /// Looks for the journal of an earlier process, whose upload becomes the resource with the
+    /// credentials of `given`. A journal that is damaged or of another server is removed.
+    ///
+    /// # Errors
+    ///
+    /// [`UploadError::UnderWay`] if another process is using the journal.
+    pub(crate) fn find_earlier(
+        &mut self,
+        given: &Url,
+    ) -> Result<Option<EarlierUpload>, UploadError> {
+        let Some(path) = &self.path else { return Ok(None) };
+        let (journal, entry) = match UploadJournal::find(path) {
+            Ok(Some(found)) => found,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Err(UploadError::UnderWay);
+            }
+            // If the journal cannot be read, the upload starts over.
+            Ok(None) | Err(_) => return Ok(None),
+        };
+        self.journal = Some(journal);
+        let resource = entry.as_ref().and_then(|entry| Url::parse(&entry.resource).ok());
+        let resource = resource.filter(|resource| resource.origin() == given.origin());
+        let (Some(entry), Some(mut resource)) = (entry, resource) else {
+            self.forget();
+            return Ok(None);
+        };
+        // This cannot fail, as every http URL has a host.
+        let _ = resource.set_username(given.username());
+        let _ = resource.set_password(given.password());
+        self.resource = Some(resource);
+        let is_file = |version: &String| is_version(&entry.file, version);
+        let is_same = self.version.as_ref().is_some_and(is_file) && entry.target == self.target;
+        Ok(Some(EarlierUpload { is_same, parts: entry.parts }))
     }
 
     /// Returns whether the server keeps incomplete uploads.
