@@ -264,6 +264,11 @@ impl Hinted for CopyError {
     }
 }
 
+/// Returns whether a file could not be replaced, though it can perhaps be written to.
+pub(crate) fn is_refused(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::ACCESS | Errno::PERM | Errno::BUSY))
+}
+
 /// Returns a path for messages; an empty one is shown in quotes.
 fn shown(path: &Path) -> String {
     if path.as_os_str().is_empty() { "''".to_owned() } else { path.display().to_string() }

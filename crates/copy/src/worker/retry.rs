@@ -13,7 +13,7 @@ use underpass_engine::{
     Error, Integrity, Kind, Report, Source, Version, WriterCheck, Writers, await_writes, mtime,
 };
 
-use crate::error::{At, CopyError, Result};
+use crate::error::{At, CopyError, Result, is_refused};
 use crate::options::When;
 use crate::worker::CopyWorker;
 use crate::worker::original::Original;
@@ -190,11 +190,6 @@ pub(crate) fn is_change(failure: &CopyError) -> bool {
 /// Sets the cursor of a file to its beginning.
 fn rewind(file: &File) -> Result<(), Errno> {
     seek(file, SeekFrom::Start(0)).map(|_| ())
-}
-
-/// Returns whether a file could not be replaced, though it can perhaps be written to.
-pub(crate) fn is_refused(error: &std::io::Error) -> bool {
-    matches!(Errno::from_io_error(error), Some(Errno::ACCESS | Errno::PERM | Errno::BUSY))
 }
 
 /// The maximum time to wait for the end of a truncation.

@@ -19,7 +19,7 @@ use underpass_engine::{
 
 use super::{EndError, Input, Opener, OutputTarget, OverwriteRule, is_dash};
 use crate::attributes::times;
-use crate::error::{At, CopyError};
+use crate::error::{At, CopyError, is_refused};
 use crate::options::preserve::{Preserve, PreserveMode};
 use crate::options::{CopyOptions, ExistingFiles, When};
 
@@ -213,9 +213,4 @@ fn keep_mode_and_times(
     let timed = if is_timed { futimens(to, &times(&stat)) } else { Ok(()) };
     moded.with_path("keeping mode of", path)?;
     timed.with_path("keeping times of", path)
-}
-
-/// Returns whether the error means that a file could not be replaced, though it may be writable.
-fn is_refused(error: &io::Error) -> bool {
-    matches!(Errno::from_io_error(error), Some(Errno::ACCESS | Errno::PERM | Errno::BUSY))
 }
