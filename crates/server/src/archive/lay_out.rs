@@ -7,6 +7,7 @@ use std::time::Instant;
 use crate::archive::error::Result;
 use crate::archive::layouts::{ChosenNames, FolderLayout, LayoutKey, LayoutResult, LayoutUse};
 use crate::archive::{ArchiveError, WalkOptions, walk};
+use crate::files::root::last_name;
 use crate::server::limits::batches::answer_all;
 use crate::server::sites::link_targets::LinkTargets;
 use crate::server::sites::site::Site;
@@ -54,7 +55,7 @@ fn walk_folder(
     let targets = LinkTargets { site, user: key.user.as_deref() };
     let options = WalkOptions {
         format: key.format,
-        top: key.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default(),
+        top: last_name(&key.path),
         base: &key.path,
         only: only.as_deref(),
         shows_hidden: site.settings.shows_hidden,

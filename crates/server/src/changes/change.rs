@@ -23,7 +23,7 @@ use crate::changes::hidden_name::hidden_name;
 use crate::changes::refusal::{ChangeRefusal, Result};
 use crate::changes::removal::{self, CopiedEntries};
 use crate::changes::tree::{self, TreeCopy};
-use crate::files::root::{DiskWait, is_incomplete, is_local, split};
+use crate::files::root::{DiskWait, is_incomplete, is_local, last_name, split};
 use crate::server::sites::names_lock::NamesGuard;
 use crate::server::sites::site::Site;
 use underpass_protocol::request::destination::{Depth, Destination};
@@ -362,7 +362,7 @@ fn move_across(
                 tree::open_folder(folder.as_fd(), name).map_err(ChangeRefusal::of_reading)?;
             let excludes = |path: &[u8], is_folder| {
                 // Another request is still filling it. It remains, and so do the folders above it.
-                let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+                let name = last_name(path);
                 let is_under_way = is_folder && is_incomplete(name);
                 if !is_under_way {
                     copied.note(from.as_fd(), &path[1..]);

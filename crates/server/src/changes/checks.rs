@@ -10,7 +10,7 @@ use underpass_engine::{FileId, MinFree};
 
 use crate::changes::dest_entry::DestEntry;
 use crate::changes::hidden_name::name_of_aside;
-use crate::changes::refusal::{ChangeRefusal, Result};
+use crate::changes::refusal::{ChangeRefusal, NAME_HIDDEN, Result};
 use crate::changes::tree;
 use crate::changes::tree::TreeCheck;
 use crate::files::root::is_incomplete;
@@ -178,7 +178,7 @@ pub(super) fn no_folder() -> ChangeRefusal {
 }
 
 pub(super) fn hidden() -> ChangeRefusal {
-    ChangeRefusal::new(403, "such names are hidden here")
+    ChangeRefusal::new(403, NAME_HIDDEN)
 }
 
 pub(super) fn root_itself() -> ChangeRefusal {

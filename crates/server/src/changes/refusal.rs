@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use underpass_copy::CopyError;
 use underpass_engine::Error;
 
-use crate::files::root::is_incomplete;
+use crate::files::root::{is_incomplete, join};
 
 pub(super) type Result<T, E = ChangeRefusal> = std::result::Result<T, E>;
 
@@ -101,8 +101,7 @@ impl ChangeRefusal {
     /// itself.
     pub(crate) fn beneath(mut self, folder: &[u8]) -> Self {
         for entry in &mut self.failed {
-            let slash: &[u8] = if entry.path.is_empty() { b"" } else { b"/" };
-            entry.path = [folder, slash, &*entry.path].concat();
+            entry.path = join(folder, &entry.path);
         }
         self
     }
@@ -156,6 +155,9 @@ impl ChangeRefusal {
         }
     }
 }
+
+/// The message if a name is hidden or may not be created.
+pub(crate) const NAME_HIDDEN: &str = "such names are hidden here";
 
 /// The message if a file system rejects a name.
 pub(crate) const NAME_REFUSED: &str = "the file system does not allow a character of this name";

@@ -20,7 +20,7 @@ use crate::changes::tree::{
     for_each_name, kind, open_folder, open_inside, push_inside, stat_entry,
 };
 use crate::digest::settle::MAX_CLOCK_TICK;
-use crate::files::root::is_open_leftover;
+use crate::files::root::{is_open_leftover, split};
 
 /// Removes the entry of a name, a folder with everything in it.
 ///
@@ -95,8 +95,8 @@ pub(crate) fn remove_visible(
     let mut failed = removed.map_or_else(|refusal| refusal.failed, |()| Vec::new());
     for entry in failed.iter_mut().filter(|entry| entry.cause == RefusalCause::ChangedOriginal) {
         // The client must not learn the name.
-        let folder = entry.path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
-        *entry = FailedEntry::new(&entry.path[..folder], true, hidden_inside());
+        let (folder, _) = split(&entry.path);
+        *entry = FailedEntry::new(folder, true, hidden_inside());
     }
     Err(ChangeRefusal { failed, ..hidden_inside() })
 }

@@ -16,11 +16,11 @@ use crate::changes::dav::guard::{ChangingPaths, Conditions};
 use crate::changes::dav::lock_paths::LockPaths;
 use crate::changes::dav::tags::TagConditions;
 use crate::changes::dav::{describe, guard, lock, proppatch};
-use crate::changes::refusal::{ChangeRefusal, Result};
+use crate::changes::refusal::{ChangeRefusal, NAME_HIDDEN, Result};
 use crate::files::links;
 use crate::files::lookup::{ServedEntry, find_current};
 use crate::files::open_files::{is_missing, modified};
-use crate::files::root::{is_reserved, split};
+use crate::files::root::{is_reserved, join, last_name, split};
 use crate::routing::context::RequestContext;
 use crate::routing::response::{CLIENT_LEFT, Response};
 use crate::server::sites::site::Site;
@@ -171,10 +171,8 @@ async fn change(
         changing.push(LockPaths::of(&ctx.site().root, &resolved));
         to.path = if !is_copy && resolved.path == *target.path {
             // It may be another spelling, where the file system ignores the case of names.
-            let (_, name) = split(&to.path);
             let (above, _) = split(&resolved.path);
-            let slash: &[u8] = if above.is_empty() { b"" } else { b"/" };
-            [above, slash, name].concat()
+            join(above, last_name(&to.path))
         } else {
             resolved.path
         };
@@ -294,7 +292,7 @@ fn check_rights(ctx: &RequestContext<'_>, path: &[u8], what: &ChangeKind) -> Opt
         return Some(ctx.error(403, "it contains entries that you may not change"));
     }
     if site.root.hides(path) || destination.is_some_and(|to| site.root.hides(&to.path)) {
-        return Some(ctx.error(403, "such names are hidden here"));
+        return Some(ctx.error(403, NAME_HIDDEN));
     }
     let to = destination?;
     if !access.can_all(user, &to.path, Right::Write) {

@@ -13,6 +13,7 @@ use crate::digest::respond as digests;
 use crate::files::lookup::{ServedEntry, find, find_open, forget, is_current};
 use crate::files::open_files::ServedFile;
 use crate::files::resume;
+use crate::files::root::last_name;
 use crate::routing::context::RequestContext;
 use crate::routing::response::{self, Body, FileBody, Response, has_field, is_copied};
 use underpass_protocol::request::Method;
@@ -166,7 +167,7 @@ impl<'s> FilePlan<'s> {
         let media_type = ctx.site().path_fields.media_type(path);
         let media_type = media_type.unwrap_or(&chosen.media_type);
         let is_download = target.query.has("download");
-        let name = path.rsplit(|byte| *byte == b'/').next();
+        let name = last_name(path);
         // The URL of a single served file does not contain its name.
         let is_renamed = target.path.is_empty() && ctx.site().root.is_file();
         let facts = Representation {
@@ -178,7 +179,7 @@ impl<'s> FilePlan<'s> {
             coding,
             is_coded: false,
             varies: is_packed,
-            file_name: name.filter(|_| is_download || is_renamed),
+            file_name: (is_download || is_renamed).then_some(name),
             is_download,
         };
         let (plan, download) = resume::plan_resumable(ctx, &facts);
@@ -253,7 +254,7 @@ pub(crate) async fn respond_unsized(
         Err(error) => ctx.failed(&error),
         Ok(text) => {
             let site = ctx.site();
-            let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+            let name = last_name(path);
             let chosen = site.path_fields.media_type(path).map(Cow::Borrowed);
             let media_type = chosen.unwrap_or_else(|| site.root.media_type(name));
             let is_head = ctx.request.method == Method::Head;

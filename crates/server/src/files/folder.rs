@@ -12,6 +12,7 @@ use crate::archive::{self, ArchiveError, ArchiveFormat};
 use crate::auth::Right;
 use crate::files::file::expected_mechanism;
 use crate::files::resume;
+use crate::files::root::last_name;
 use crate::listing::jobs::{FolderSource, ListTask, ListingHead, ListingRequest};
 use crate::listing::make::{ListingPieces, list};
 use crate::listing::pack::Packing;
@@ -283,8 +284,8 @@ fn send_archive(
     laid_out: &Arc<FolderLayout>,
 ) -> Response {
     let layout = &laid_out.layout;
-    let name = path.rsplit(|byte| *byte == b'/').next().filter(|name| !name.is_empty());
-    let file_name = [name.unwrap_or(b"files"), b".", format.name().as_bytes()].concat();
+    let name = if path.is_empty() { b"files" } else { last_name(path) };
+    let file_name = [name, b".", format.name().as_bytes()].concat();
     // An archive requested by a body is not the one that GET of the same target would continue.
     let is_named = matches!(ctx.request.method, Method::Get | Method::Head);
     let etag = if is_named { layout.etag() } else { String::new() };
@@ -315,7 +316,7 @@ fn send_archive(
     response.download = download;
     response.part = sent.filter(|_| is_everything);
     // Clients that unpack it need not guess whether its only folder is this one.
-    response.add_field("Underpass-Top", &encode_segment(name.unwrap_or_default()));
+    response.add_field("Underpass-Top", &encode_segment(last_name(path)));
     if ctx.settings().cache_control.is_none() {
         // With a date alone, caches would treat an archive as fresh after the folder has changed.
         response.add_field("Cache-Control", "no-cache");

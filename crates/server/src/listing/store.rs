@@ -17,7 +17,7 @@ use underpass_protocol::request::target::Target;
 
 use crate::auth::{Right, access};
 use crate::files::folder;
-use crate::files::root::is_reserved;
+use crate::files::root::{is_reserved, join};
 use crate::listing::jobs::{FolderSource, ListTask, ListingRequest};
 use crate::routing::cache_key::key_of;
 use crate::routing::context::RequestContext;
@@ -90,18 +90,15 @@ async fn readme(
     if what.is_head || !Readme::is_shown(&what.query) {
         return None;
     }
-    let path_of = |name: &[u8]| {
-        if target.path.is_empty() { name.to_vec() } else { [&*target.path, name].join(&b'/') }
-    };
     let is_served = |name: &[u8]| {
-        let path = path_of(name);
+        let path = join(&target.path, name);
         ctx.can(&path, Right::Read)
             && !is_reserved(&path)
             && !ctx.site().root.hides_of_origin(&path, false)
     };
     let files = listing.entries.iter().filter_map(|entry| Some((&*entry.name, entry.size?)));
     let name = Readme::pick(files.filter(|(name, _)| is_served(name)))?;
-    let path = Cow::Owned(path_of(name.as_bytes()));
+    let path = Cow::Owned(join(&target.path, name.as_bytes()));
     let file = Target { path, is_folder: false, ..target.clone() };
     let key = key_of(ctx, cache, &file).ok()?;
     let reading = timeout(README_TIME, read(ctx, cache, &key));

@@ -11,6 +11,7 @@ use underpass_protocol::request::target::Target;
 use underpass_protocol::response::head::PLAIN_TEXT;
 
 use crate::auth::{Right, access};
+use crate::files::root::split;
 use crate::routing::cache_key::key_of;
 use crate::routing::cached::wait_after;
 use crate::routing::context::RequestContext;
@@ -63,11 +64,7 @@ async fn expire(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>) ->
         return ctx.error(414, "");
     };
     // The prefix may end within a name: the entries with such names are in this folder.
-    let folder = match below.path.iter().rposition(|&byte| byte == b'/') {
-        _ if below.is_folder => &below.path[..],
-        Some(end) => &below.path[..end],
-        None => b"",
-    };
+    let folder = if below.is_folder { &below.path } else { split(&below.path).0 };
     if !may_change(ctx, folder) {
         return access::denied(ctx);
     }

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use globset::{GlobBuilder, GlobMatcher};
 
+use crate::files::root::last_name;
 use crate::server::settings::{PathHeader, ServeError};
 use underpass_protocol::response::head::{path_field, push_field};
 
@@ -86,8 +87,7 @@ impl PathField {
     }
 
     fn matches(&self, path: &[u8]) -> bool {
-        let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-        let text = if self.is_path { path } else { name };
+        let text = if self.is_path { path } else { last_name(path) };
         self.glob.is_match(Path::new(OsStr::from_bytes(text)))
     }
 }

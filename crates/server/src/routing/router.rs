@@ -11,7 +11,7 @@ use crate::files::file;
 use crate::files::folder;
 use crate::files::lookup::{ServedEntry, find, find_current};
 use crate::files::open_files::is_missing;
-use crate::files::root::is_reserved;
+use crate::files::root::{is_reserved, join};
 use crate::listing::store;
 use crate::routing::context::RequestContext;
 use crate::routing::endpoints;
@@ -278,10 +278,7 @@ async fn partial(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
 
 /// Answers with the `index.html` of a folder.
 async fn index(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
-    let index = match &*target.path {
-        b"" => INDEX.to_vec(),
-        path => [path, b"/", INDEX].concat(),
-    };
+    let index = join(&target.path, INDEX);
     match find(ctx, &index).await {
         Ok(ServedEntry::File(served)) => file::respond(ctx, target, &index, served).await,
         Err(errno) if !is_missing(errno) => ctx.refused(errno),

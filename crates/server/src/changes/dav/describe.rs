@@ -20,7 +20,7 @@ use crate::auth::Right;
 use crate::changes::dav::dead_properties;
 use crate::digest::stored;
 use crate::files::open_files::{is_missing, modified};
-use crate::files::root::DiskWait;
+use crate::files::root::{DiskWait, last_name};
 use crate::server::sites::site::Site;
 use underpass_protocol::encode_path;
 
@@ -80,7 +80,7 @@ impl Describer<'_> {
             _ => return Ok(None),
         };
         let access = &self.site.settings.access;
-        let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        let name = last_name(path);
         let version = Version::from_stat(&stat);
         // A folder that only leads to readable ones reveals only that it is a folder.
         let may_read = |path: &[u8]| access.can(self.user, path, Right::Read);

@@ -14,11 +14,12 @@ use underpass_engine::atomic_file::sync_folder;
 use crate::auth::Right;
 use crate::changes::answer::refused;
 use crate::changes::body;
+use crate::changes::checks::hidden;
 use crate::changes::dav::describe::{held, locks};
 use crate::changes::dav::guard::{check, conditions, locked, submitted};
 use crate::changes::dav::lock_paths::LockPaths;
 use crate::changes::dav::propfind::{rule, xml};
-use crate::changes::refusal::{ChangeRefusal, Result};
+use crate::changes::refusal::{ChangeRefusal, NAME_HIDDEN, Result};
 use crate::changes::tree::kind;
 use crate::files::lookup::{ServedEntry, find_current};
 use crate::files::open_files::is_missing;
@@ -114,7 +115,7 @@ fn refuse(ctx: &RequestContext<'_>, paths: &LockPaths, depth: Depth) -> Option<R
     let (access, user) = (&ctx.settings().access, ctx.user.as_deref());
     for path in paths.served(ctx.site()) {
         if ctx.site().root.hides(path) {
-            return Some(ctx.error(403, "such names are hidden here"));
+            return Some(ctx.error(403, NAME_HIDDEN));
         }
         if !ctx.can(path, Right::Write) {
             return Some(ctx.error(403, "a link leads to a path where you lack permission"));
@@ -221,9 +222,7 @@ async fn make_file(ctx: &RequestContext<'_>, path: &[u8]) -> Result<()> {
             Ok(_) if helper.settings.changes.sync => {
                 sync_folder(&folder, fsync).map_err(ChangeRefusal::unsynced)
             }
-            Err(Errno::EXIST) if helper.root.hides_entry(&path, false) => {
-                Err(ChangeRefusal::new(403, "such names are hidden here"))
-            }
+            Err(Errno::EXIST) if helper.root.hides_entry(&path, false) => Err(hidden()),
             Err(Errno::EXIST) => match helper.root.stat(&path).map(|stat| kind(&stat)) {
                 Ok(FileType::RegularFile | FileType::Directory) => Ok(()),
                 Ok(_) => Err(ChangeRefusal::new(409, "this is neither a file nor a folder")),

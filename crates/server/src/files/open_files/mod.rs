@@ -22,7 +22,7 @@ use underpass_engine::wait::lock;
 use underpass_engine::{Integrity, Version, is_resident, since_1970};
 
 use crate::digest::stored;
-use crate::files::root::{DiskWait, Root, is_local, is_of_kind, path_of};
+use crate::files::root::{DiskWait, Root, is_local, is_of_kind, last_name, path_of};
 use crate::files::version::etag_since;
 use crate::files::writer_checks::{AGAIN_LATER, CheckedVersion, StableVersions, WriterChecks};
 use crate::server::limits::helper_shares::HelperShares;
@@ -317,7 +317,7 @@ pub(crate) fn open(
         return Ok(FoundEntry::Unsized(file, reached));
     }
     let checked = checks.check(stable_versions, path, &file, &stat, disk_wait)?;
-    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+    let name = last_name(path);
     let served = ServedFile::new(file, checked, root.media_type(name), disk_wait);
     let mut served = ServedFile { reached, ..served };
     for coding in Coding::ALL {

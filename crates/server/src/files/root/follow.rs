@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use underpass_engine::atomic_file;
 use underpass_listing::leads_nowhere;
 
-use super::{Root, open_at, open_folder_by, split};
+use super::{Root, join, open_at, open_folder_by, split};
 
 /// A path with its links followed.
 #[derive(Debug)]
@@ -63,8 +63,7 @@ impl Root {
             match opened {
                 Ok(folder) => {
                     let real = self.reached(&folder)?.ok_or(Errno::XDEV)?;
-                    let slash: &[u8] = if real.is_empty() { b"" } else { b"/" };
-                    return Ok(Some([&real, slash, &path[above.len() + 1..]].concat()));
+                    return Ok(Some(join(&real, &path[above.len() + 1..])));
                 }
                 // The folder may be about to be created, at the end of a link.
                 Err(Errno::NOENT | Errno::NOTDIR) => above = split(above).0,

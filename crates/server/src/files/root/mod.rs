@@ -24,7 +24,7 @@ use self::hidden_names::{HiddenNames, ignores_case};
 pub(crate) use self::hidden_names::{is_incomplete, is_open_leftover};
 pub(crate) use self::local::{is_local, is_of_kind};
 use self::open::{ATTEMPTS, open_at, open_folder_by, open_path, place};
-pub(crate) use self::open::{path_of, split};
+pub(crate) use self::open::{join, last_name, path_of, split};
 use crate::server::settings::{ServeError, SiteSettings};
 use underpass_engine::{FileId, Version, atomic_file, is_folder};
 use underpass_protocol::response::media_types::MediaTypes;
@@ -237,11 +237,7 @@ impl Root {
 
     /// Returns the absolute path of a path below the root, without its leading slash.
     pub(crate) fn disk_path(&self, path: &[u8]) -> Vec<u8> {
-        match (&*self.place, path) {
-            (place, []) => place.to_vec(),
-            ([], path) => path.to_vec(),
-            (place, path) => [place, b"/", path].concat(),
-        }
+        join(&self.place, path)
     }
 
     /// Returns the path below the root of an absolute path without its leading slash; `None` if it

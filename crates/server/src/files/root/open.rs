@@ -73,6 +73,17 @@ pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
+/// Returns the last name of a path.
+pub(crate) fn last_name(path: &[u8]) -> &[u8] {
+    split(path).1
+}
+
+/// Returns the path of an entry in a folder; either may be empty.
+pub(crate) fn join(folder: &[u8], path: &[u8]) -> Vec<u8> {
+    let slash: &[u8] = if folder.is_empty() || path.is_empty() { b"" } else { b"/" };
+    [folder, slash, path].concat()
+}
+
 pub(super) fn open_path(path: &Path) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     openat2(CWD, path, flags, Mode::empty(), ResolveFlags::empty())

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use underpass_listing::{Attributes, Resolve, leads_nowhere};
 
 use crate::auth::Right;
-use crate::files::root::Place;
+use crate::files::root::{Place, split};
 use crate::server::sites::site::Site;
 
 /// Follows links as far as requests of a client do.
@@ -43,8 +43,7 @@ impl LinkTargets<'_> {
     /// case outside the root.
     fn may_name_missing(&self, path: &[u8], link: &[u8]) -> Result<bool, Errno> {
         let root = &self.site.root;
-        let above = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
-        let folder = root.open_path(&path[..above]).and_then(|folder| root.reached(folder));
+        let folder = root.open_path(split(path).0).and_then(|folder| root.reached(folder));
         let may_know = |path: &[u8]| {
             self.site.settings.access.can(self.user, path, Right::Read)
                 && !root.hides_entry(path, true)

@@ -10,9 +10,10 @@ use rustix::io::Errno;
 use underpass_engine::Version;
 use underpass_engine::atomic_file::without_acl;
 
+use crate::changes::refusal::NAME_HIDDEN;
 use crate::digest::stored;
 use crate::files::open_files;
-use crate::files::root::{DiskWait, Root};
+use crate::files::root::{DiskWait, Root, join, split};
 use crate::files::version::facts;
 use crate::server::settings::Changes;
 use crate::uploads::refusal::{Result, UploadRefusal};
@@ -68,7 +69,7 @@ impl UploadTarget {
             return Err(UploadRefusal::new(405, detail).with("Allow", "GET, HEAD, OPTIONS, MKCOL"));
         }
         if root.hides_entry(path, false) {
-            return Err(UploadRefusal::new(403, "such names are hidden here"));
+            return Err(UploadRefusal::new(403, NAME_HIDDEN));
         }
         let parent = match (root.parent_of(path), changes.create_parents) {
             (Err(Errno::NOENT), true) => {
@@ -104,8 +105,7 @@ impl UploadTarget {
 
     /// Returns the path of another name in the same folder, from the root.
     pub(crate) fn path_of(&self, name: &[u8]) -> Vec<u8> {
-        let folder = self.path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
-        join(&self.path[..folder], name)
+        join(split(&self.path).0, name)
     }
 
     /// Returns the file that has the name now. A link is not followed when it is replaced, but it
@@ -127,7 +127,7 @@ impl UploadTarget {
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => Ok(Some(self.existing(root, &stat))),
             FileType::Directory if root.hides_entry(&self.path, true) => {
-                Err(UploadRefusal::new(403, "such names are hidden here"))
+                Err(UploadRefusal::new(403, NAME_HIDDEN))
             }
             FileType::Directory => Err(UploadRefusal::is_folder()),
             _ => Err(UploadRefusal::new(409, "the target is not a file")),
@@ -177,11 +177,6 @@ pub(crate) fn check_version(replaces: Option<u64>, present: Option<&ExistingFile
 
 fn unexpected_version() -> UploadRefusal {
     UploadRefusal::new(412, "the file is not the expected version")
-}
-
-/// Returns the path of a name in a folder.
-pub(crate) fn join(folder: &[u8], name: &[u8]) -> Vec<u8> {
-    if folder.is_empty() { name.to_vec() } else { [folder, b"/", name].concat() }
 }
 
 /// The condition that any version fulfils (RFC 9110 13.1.1).
