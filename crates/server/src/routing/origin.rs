@@ -90,7 +90,7 @@ pub(crate) async fn respond(
         let Some(found) = found else { return ctx.error(CLIENT_LEFT, "") };
         match found {
             Lookup::Response { response, cache } => {
-                let response = relay_response(ctx, &target.path, &response, &cache);
+                let response = relay_response(ctx, &response, &cache);
                 return waited(response, began, &cache);
             }
             Lookup::Failed { error, retry_after, cache } => {
@@ -267,14 +267,14 @@ fn response(
 ) -> Response {
     let is_relayed = body.as_ref().is_some_and(CachedBody::is_relayed);
     let cache = if is_relayed { entry.cache.relayed() } else { entry.cache };
-    push_fields(ctx, (entry, &cache), &mut plan);
-    let mut custom = None;
+    let (mut custom, mut of_path) = (None, Vec::new());
     if matches!(plan.status, 200 | 206 | 304) {
         let site = ctx.site();
-        custom = site.path_fields.push(path, &site.custom_fields, &mut plan.fields);
-        if ctx.site().sandboxes && is_active(media_type) {
-            push_field(&mut plan.fields, "Content-Security-Policy", b"sandbox");
-        }
+        custom = site.path_fields.push(path, &site.custom_fields, &mut of_path);
+    }
+    push_fields(ctx, (entry, &cache), &of_path, &mut plan);
+    if matches!(plan.status, 200 | 206 | 304) && ctx.site().sandboxes && is_active(media_type) {
+        push_field(&mut plan.fields, "Content-Security-Policy", b"sandbox");
     }
     let len = len.map(|_| plan.body_len);
     let body = match (body, plan.body) {
@@ -309,10 +309,12 @@ fn unknown_length(ctx: &RequestContext<'_>, entry: &CacheEntry, media_type: &str
     ResponsePlan { status: 200, fields, body, body_len: 0 }
 }
 
-/// Adds the fields of the origin's response, and the ones that describe what the cache did.
+/// Adds the fields of the origin's response, those that the operator has set for the path, and the
+/// ones that describe what the cache did.
 fn push_fields(
     ctx: &RequestContext<'_>,
     (entry, cache): (&CacheEntry, &CacheStatus),
+    of_path: &[u8],
     plan: &mut ResponsePlan,
 ) {
     let fields = &mut plan.fields;
@@ -323,12 +325,13 @@ fn push_fields(
             let is_known =
                 matches!(*name, "cache-control" | "content-location" | "expires" | "vary");
             let is_replaced = own.is_some() && matches!(*name, "cache-control" | "expires");
-            (is_of_body || is_known) && !is_replaced
+            (is_of_body || is_known) && !is_replaced && !has_line(of_path, name)
         });
         push_replayed(ctx, fields, replayed);
-        if let Some(value) = own {
+        if let Some(value) = own.filter(|_| !has_line(of_path, "cache-control")) {
             push_field(fields, "Cache-Control", value.as_bytes());
         }
+        fields.extend_from_slice(of_path);
         push_number_field(fields, "Age", entry.freshness.age(ctx.now).as_secs());
     }
     push_field(fields, "Via", b"1.1 underpass");
@@ -346,10 +349,10 @@ fn push_replayed<'f>(
     }
 }
 
-/// Passes on the origin's response if that is not an object.
+/// Passes on the origin's response if that is not an object. It has none of the fields that the
+/// operator has set for files.
 fn relay_response(
     ctx: &RequestContext<'_>,
-    path: &[u8],
     received: &BufferedResponse,
     cache: &CacheStatus,
 ) -> Response {
@@ -368,7 +371,6 @@ fn relay_response(
     if ctx.site().sandboxes && media_type.is_some_and(|(_, it)| is_active(it)) {
         push_field(&mut fields, "Content-Security-Policy", b"sandbox");
     }
-    let custom = ctx.site().path_fields.push(path, &ctx.site().custom_fields, &mut fields);
     // A 205 has no content either, but without a length it would last until the connection ends.
     let text: &[u8] = if received.status == 205 { b"" } else { text };
     let has_body = received.status != 204;
@@ -380,7 +382,6 @@ fn relay_response(
     let body = if is_sent { Body::Memory(text.to_vec().into()) } else { Body::Nothing };
     let mut response = Response::new(received.status, fields, body, Some(text.len() as u64));
     response.date = Some(received.freshness.date());
-    response.custom = custom;
     add_cache_fields(response, cache)
 }
 

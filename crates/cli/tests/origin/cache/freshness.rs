@@ -468,6 +468,46 @@ fn fields_of_the_origin_are_passed_on_but_for_those_of_its_connection_and_host()
 }
 
 #[test]
+fn a_header_for_some_files_replaces_that_of_the_origin_and_is_not_on_errors() {
+    let object = object("Cache-Control: max-age=1000\nX-Own: other");
+    let origin = Origin::new(move |request, sending| match request.path.as_str() {
+        "/a.js" => object.send(request, sending),
+        "/b.js" => sending.answer("HTTP/1.1 302 Found\nLocation: /a.js\nX-Own: other", b""),
+        _ => sending.answer("HTTP/1.1 404 Not Found\nX-Own: other", b"gone"),
+    });
+    let own = ["--header", "*.js Cache-Control: immutable", "--header", "*.js X-Own: mine"];
+    let values = |reply: &Reply, name: &str| -> Vec<String> {
+        let lines = reply.head.lines().filter_map(|line| line.split_once(": "));
+        let named = lines.filter(|(known, _)| known.eq_ignore_ascii_case(name));
+        named.map(|(_, value)| value.trim().to_owned()).collect()
+    };
+    for (more, of_error) in [
+        (&[][..], "other"),
+        (&["--cache-control", "private"], "other"),
+        (&["--header", "X-Own: common"], "common"),
+    ] {
+        let node = Node::new(&origin.url(), &[more, &own].concat());
+        for (status, line) in [
+            (200, "X-Any: first"),
+            (200, "X-Any: second"),
+            (206, "Range: bytes=1-2"),
+            (304, "If-None-Match: \"a\""),
+        ] {
+            let reply = node.ask("GET", "/a.js", &[line]);
+            assert_eq!(reply.status, status, "{}", reply.head);
+            assert_eq!(values(&reply, "cache-control"), ["immutable"], "{}", reply.head);
+            assert_eq!(values(&reply, "x-own"), ["mine"], "{}", reply.head);
+        }
+        for (path, status) in [("/b.js", 302), ("/c.js", 404)] {
+            let reply = node.get(path);
+            assert_eq!(reply.status, status, "{}", reply.head);
+            assert!(values(&reply, "cache-control").is_empty(), "{}", reply.head);
+            assert_eq!(values(&reply, "x-own"), [of_error], "{}", reply.head);
+        }
+    }
+}
+
+#[test]
 fn a_crowd_is_answered_by_one_validation() {
     let object = object("Cache-Control: max-age=0");
     let count = Arc::new(AtomicUsize::new(0));
