@@ -72,18 +72,28 @@ impl MediaTypes {
     /// not tell.
     #[must_use]
     pub fn of(&self, name: &[u8]) -> Cow<'static, str> {
-        let extension = media::extension(name).and_then(|extension| {
-            let extension = str::from_utf8(extension).ok()?;
-            Some(extension.to_ascii_lowercase())
-        });
-        let find = |types: &HashMap<String, String>| {
-            types.get(extension.as_deref()?).map(|found| Cow::Owned(found.clone()))
-        };
-        find(&self.chosen)
+        let owned = |found: &str| Cow::Owned(found.to_owned());
+        self.chosen(name)
+            .map(owned)
             .or_else(|| media::known_type(name).map(Cow::Borrowed))
-            .or_else(|| find(&self.others))
+            .or_else(|| find(&self.others, name).map(owned))
             .unwrap_or(Cow::Borrowed(media::UNKNOWN))
     }
+
+    /// Returns the media type that was [chosen](Self::choose) for a file of this name, if any.
+    #[must_use]
+    pub fn chosen(&self, name: &[u8]) -> Option<&str> {
+        find(&self.chosen, name)
+    }
+}
+
+/// Returns the media type of the extension of a name.
+fn find<'t>(types: &'t HashMap<String, String>, name: &[u8]) -> Option<&'t str> {
+    if types.is_empty() {
+        return None;
+    }
+    let extension = str::from_utf8(media::extension(name)?).ok()?;
+    types.get(&extension.to_ascii_lowercase()).map(String::as_str)
 }
 
 /// The text is not `EXT=TYPE` with a media type such as `application/x-thing`.

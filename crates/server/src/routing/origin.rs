@@ -219,8 +219,10 @@ fn plan_of<'e>(
     entry: &'e CacheEntry,
     len: Option<u64>,
 ) -> (ResponsePlan, &'e str) {
-    let media_type = ctx.site().path_fields.media_type(path);
-    let media_type = media_type.or(entry.field("content-type")).unwrap_or(UNKNOWN_TYPE);
+    let site = ctx.site();
+    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+    let chosen = site.path_fields.media_type(path).or_else(|| site.root.chosen_media_type(name));
+    let media_type = chosen.or(entry.field("content-type")).unwrap_or(UNKNOWN_TYPE);
     let Some(len) = len else {
         return (unknown_length(ctx, entry, media_type), media_type);
     };

@@ -508,6 +508,27 @@ fn a_header_for_some_files_replaces_that_of_the_origin_and_is_not_on_errors() {
 }
 
 #[test]
+fn a_media_type_of_the_operator_replaces_that_of_the_origin() {
+    let object = object("Content-Type: text/html");
+    let origin = Origin::of(&object);
+    let types =
+        ["--mime", "webm=video/webm", "--mime", "x=a/x", "--header", "/b.x Content-Type: a/b"];
+    let node = Node::new(&origin.url(), &types);
+    for (path, expected) in [
+        ("/a.webm", "video/webm"),
+        ("/folder/A.WEBM?query.x", "video/webm"),
+        ("/a.x", "a/x"),
+        ("/b.x", "a/b"),
+        ("/a.html", "text/html"),
+        ("/x", "text/html"),
+    ] {
+        for _ in 0..2 {
+            assert_eq!(node.get(path).field("content-type"), Some(expected), "{path}");
+        }
+    }
+}
+
+#[test]
 fn a_crowd_is_answered_by_one_validation() {
     let object = object("Cache-Control: max-age=0");
     let count = Arc::new(AtomicUsize::new(0));

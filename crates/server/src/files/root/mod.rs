@@ -136,6 +136,11 @@ impl Root {
         self.types.of(name)
     }
 
+    /// Returns the media type that the operator has chosen for files of this name, if any.
+    pub(crate) fn chosen_media_type(&self, name: &[u8]) -> Option<&str> {
+        self.types.chosen(name)
+    }
+
     /// Returns whether a single file is served.
     pub(crate) fn is_file(&self) -> bool {
         self.only.is_some()
