@@ -73,19 +73,36 @@ pub enum PlannedBody {
 /// Decides the response to a GET or HEAD for this file at this moment.
 #[must_use]
 pub fn plan(request: &Request, file: &Representation, now: SystemTime) -> ResponsePlan {
-    let current = validators(file);
-    let plan = match conditional::evaluate(request, Some(current)) {
-        PreconditionResult::Fails => failed(file),
-        PreconditionResult::NotModified => return not_modified(file, now),
-        PreconditionResult::Holds => match wanted(request, file, current, now) {
-            RangeAnswer::Whole => whole(file, now),
-            RangeAnswer::Part(range) => part(file, range, now),
-            RangeAnswer::Parts(ranges) => parts(file, &ranges, now),
-            RangeAnswer::Unsatisfiable => unsatisfiable(file),
-        },
+    if let Some(unmet) = plan_unmet(request, file, now) {
+        return unmet;
+    }
+    let plan = match wanted(request, file, validators(file), now) {
+        RangeAnswer::Whole => whole(file, now),
+        RangeAnswer::Part(range) => part(file, range, now),
+        RangeAnswer::Parts(ranges) => parts(file, &ranges, now),
+        RangeAnswer::Unsatisfiable => unsatisfiable(file),
     };
+    for_method(request, plan)
+}
+
+/// Decides the response to a GET or HEAD whose preconditions do not hold: 304 or 412. `None` if they
+/// hold. The length of the file is not used.
+#[must_use]
+pub fn plan_unmet(
+    request: &Request,
+    file: &Representation,
+    now: SystemTime,
+) -> Option<ResponsePlan> {
+    match conditional::evaluate(request, Some(validators(file))) {
+        PreconditionResult::Holds => None,
+        PreconditionResult::NotModified => Some(not_modified(file, now)),
+        PreconditionResult::Fails => Some(for_method(request, failed(file))),
+    }
+}
+
+/// Leaves out the body for HEAD (RFC 9110 9.3.2).
+fn for_method(request: &Request, plan: ResponsePlan) -> ResponsePlan {
     match request.method {
-        // RFC 9110 9.3.2: the head of the answer to a GET, and no body.
         Method::Head => ResponsePlan { body: PlannedBody::Nothing, ..plan },
         _ => plan,
     }

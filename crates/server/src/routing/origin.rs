@@ -15,7 +15,9 @@ use underpass_protocol::request::{Method, Request};
 use underpass_protocol::response::conditional::{Validators, range_applies};
 use underpass_protocol::response::head::{PLAIN_TEXT, push_field, push_number_field};
 use underpass_protocol::response::media::is_active;
-use underpass_protocol::response::plan::{PlannedBody, Representation, ResponsePlan, plan};
+use underpass_protocol::response::plan::{
+    PlannedBody, Representation, ResponsePlan, plan, plan_unmet,
+};
 use underpass_protocol::response::range::first_of_request;
 use underpass_protocol::response::validator::parse_date;
 
@@ -223,12 +225,9 @@ fn plan_of<'e>(
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
     let chosen = site.path_fields.media_type(path).or_else(|| site.root.chosen_media_type(name));
     let media_type = chosen.or(entry.field("content-type")).unwrap_or(UNKNOWN_TYPE);
-    let Some(len) = len else {
-        return (unknown_length(ctx, entry, media_type), media_type);
-    };
     let Validators { etag, modified, changed } = validators(ctx, entry);
     let facts = Representation {
-        len,
+        len: len.unwrap_or(0),
         etag,
         modified,
         changed,
@@ -239,7 +238,12 @@ fn plan_of<'e>(
         file_name: None,
         is_download: false,
     };
-    (plan(&ctx.request, &facts, ctx.now), media_type)
+    let planned = match len {
+        Some(_) => plan(&ctx.request, &facts, ctx.now),
+        None => plan_unmet(&ctx.request, &facts, ctx.now)
+            .unwrap_or_else(|| unknown_length(ctx, entry, media_type)),
+    };
+    (planned, media_type)
 }
 
 /// Returns the body of a plan, if it is one from the cache.
@@ -278,7 +282,7 @@ fn response(
     if matches!(plan.status, 200 | 206 | 304) && ctx.site().sandboxes && is_active(media_type) {
         push_field(&mut plan.fields, "Content-Security-Policy", b"sandbox");
     }
-    let len = len.map(|_| plan.body_len);
+    let len = (len.is_some() || body.is_none()).then_some(plan.body_len);
     let body = match (body, plan.body) {
         (Some(body), _) => Body::Cached(Box::new(body)),
         (None, PlannedBody::Message(text)) => Body::Memory(text.into_bytes().into()),

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -406,6 +407,42 @@ fn tags_that_are_no_utf_8_tell_versions_apart() {
         version.store(2, Ordering::Relaxed);
         for path in ["/part", "/whole"] {
             node.get(path).assert_is(200, &vec![2; len]);
+        }
+    }
+}
+
+#[test]
+fn conditions_hold_for_objects_whose_length_is_not_known_yet() {
+    for control in ["no-store", "max-age=1000"] {
+        let lines = format!(
+            "HTTP/1.1 200 OK\nETag: \"b\"\nLast-Modified: Tue, 02 Jan 2024 00:00:00 GMT\n\
+             Cache-Control: {control}\nTransfer-Encoding: chunked"
+        );
+        let origin = Origin::new(move |_, sending| {
+            sending.head(&lines);
+            sending.body(b"5\r\nhello\r\n");
+            thread::sleep(Duration::from_millis(500));
+            sending.body(b"0\r\n\r\n");
+        });
+        let node = Node::new(&origin.url(), &[]);
+        for (number, (line, status)) in [
+            ("If-Match: \"a\"", 412),
+            ("If-Match: \"a\", \"b\"", 200),
+            ("If-None-Match: \"b\"", 304),
+            ("If-None-Match: \"a\"", 200),
+            ("If-Unmodified-Since: Mon, 01 Jan 2024 00:00:00 GMT", 412),
+            ("If-Modified-Since: Tue, 02 Jan 2024 00:00:00 GMT", 304),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let path = format!("/{number}");
+            let reply = node.ask("GET", &path, &[line]);
+            assert_eq!(reply.status, status, "{line} {}", reply.head);
+            assert_eq!(reply.body == b"hello", status == 200, "{line}");
+            assert_eq!(reply.field("etag").is_some(), status != 412, "{line}");
+            let head = node.ask("HEAD", &format!("{path}?head"), &[line]);
+            assert_eq!((head.status, &*head.body), (status, &b""[..]), "{line}");
         }
     }
 }
