@@ -155,14 +155,20 @@ impl CachedObject {
         state.disregard_pending();
     }
 
-    /// Removes a version, unless it was replaced already. Returns whether it was stored.
-    pub(crate) fn drop_version(&self, version: &Arc<ObjectVersion>, why: CacheErrorKind) -> bool {
+    /// Removes a version, unless it was replaced already, and restores the previous one, if there
+    /// is one.
+    pub(crate) fn drop_version(
+        &self,
+        version: &Arc<ObjectVersion>,
+        why: CacheErrorKind,
+    ) -> DroppedVersion {
         let was_stored = version.retire(why);
         let mut state = self.state();
+        let restored = if state.is_current(version) { state.fallback.take() } else { None };
         if state.is_current(version) {
-            state.current = state.fallback.take();
+            state.current.clone_from(&restored);
         }
-        was_stored
+        DroppedVersion { was_stored, restored }
     }
 
     /// Ends a fetch.
@@ -337,6 +343,15 @@ impl Drop for FetchGuard {
     fn drop(&mut self) {
         self.finish(FetchOutcome::Failed(CacheErrorKind::Busy.into(), None));
     }
+}
+
+/// The outcome of removing a version of an object.
+#[derive(Debug)]
+pub(crate) struct DroppedVersion {
+    /// Whether it was stored.
+    pub(crate) was_stored: bool,
+    /// The previous version, which is served again. Its file has no name any more.
+    pub(crate) restored: Option<Arc<ObjectVersion>>,
 }
 
 /// The outcome of replacing the current version of an object.

@@ -247,6 +247,7 @@ fn maintain(weak: &Weak<CacheState>) {
         std::thread::sleep(SAVE_INTERVAL);
         let Some(shared) = weak.upgrade() else { return };
         shared.restore_folder();
+        shared.drop_restored();
         shared.shrink();
         let versions = shared.stored();
         drop(shared);

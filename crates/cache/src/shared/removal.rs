@@ -3,7 +3,9 @@
 use std::io;
 use std::sync::Arc;
 
-use super::{CacheState, Counters};
+use underpass_protocol::caching::Use;
+
+use super::{CacheState, Counters, with_versions};
 use crate::error::CacheErrorKind;
 use crate::key::KeyDigest;
 use crate::object::CachedObject;
@@ -45,8 +47,39 @@ impl CacheState {
         version: &Arc<ObjectVersion>,
         why: CacheErrorKind,
     ) {
-        if object.drop_version(version, why) {
+        let dropped = object.drop_version(version, why);
+        self.keep_restored(object, dropped.restored);
+        if dropped.was_stored {
             self.remove_version(object, version);
+        }
+    }
+
+    /// Counts the room of a version that is served again although its file has no name. Without
+    /// room, it is not served.
+    fn keep_restored(&self, object: &CachedObject, restored: Option<Arc<ObjectVersion>>) {
+        // It may have been restored before.
+        let Some(restored) = restored.filter(|restored| !restored.holds_room()) else { return };
+        match self.quota.keep_unnamed(restored.count(), &self.folder.objects()) {
+            Some(room) => restored.hold(room),
+            None => drop(object.drop_version(&restored, CacheErrorKind::NoRoom)),
+        }
+    }
+
+    /// Drops restored versions that may not be used any more, or all if their space is needed.
+    pub(crate) fn drop_restored(&self) {
+        let lacks_space = self.quota.lacks_space(&self.folder.objects());
+        for (object, version) in with_versions(self.objects.all()) {
+            let is_useful = || {
+                self.usage(&object.key, &version) != Use::AfterValidation
+                    || self.is_usable_on_error(&object.key, &version)
+            };
+            if version.holds_room()
+                && !version.is_stored()
+                && !version.is_busy()
+                && (lacks_space || !is_useful())
+            {
+                drop(object.drop_version(&version, CacheErrorKind::NoRoom));
+            }
         }
     }
 
@@ -72,7 +105,9 @@ impl CacheState {
         object: &Arc<CachedObject>,
         version: &Arc<ObjectVersion>,
     ) {
-        if !object.drop_version(version, CacheErrorKind::Disk) {
+        let dropped = object.drop_version(version, CacheErrorKind::Disk);
+        self.keep_restored(object, dropped.restored);
+        if !dropped.was_stored {
             return;
         }
         Counters::add(&self.counters.damaged, 1);

@@ -62,7 +62,7 @@ pub(crate) struct Room {
     pub(crate) until: u64,
 }
 
-/// The room of a body that is not stored, which is released when its last reader has left.
+/// The room of a body that is not stored, which is released when nothing uses the body any more.
 #[derive(Debug)]
 pub(crate) struct HeldRoom {
     held: Arc<AtomicU64>,
@@ -161,6 +161,22 @@ impl DiskQuota {
         state.passing += bytes;
         room.passing += bytes;
         true
+    }
+
+    /// Counts the bytes of a file that has no name any more, but may still be requested; `None` if
+    /// all bodies that are not stored would exceed the limit, or the disk has too little space left.
+    pub(crate) fn keep_unnamed(&self, bytes: u64, disk: &OwnedFd) -> Option<HeldRoom> {
+        let state = lock(&self.state);
+        let unstored = (state.passing + self.held()).saturating_add(bytes);
+        let is_beyond = self.limit.is_some_and(|limit| unstored > limit);
+        let lacks_space = self.missing(disk, state.unwritten(state.promised)).bytes > 0;
+        (!is_beyond && !lacks_space).then(|| HeldRoom::new(self, bytes))
+    }
+
+    /// Returns whether the disk has less free space than must be left.
+    pub(crate) fn lacks_space(&self, disk: &OwnedFd) -> bool {
+        let due = lock(&self.state).unwritten(0);
+        self.missing(disk, due).bytes > 0
     }
 
     /// Records that a fill has written some of the bytes for which it has room.

@@ -71,9 +71,14 @@ impl ObjectVersion {
         version
     }
 
-    /// Holds the room of bytes that are not stored until all readers have left.
+    /// Holds the room of bytes that are not stored until nothing uses the version any more.
     pub(crate) fn hold(&self, room: HeldRoom) {
         lock(&self.held).push(room);
+    }
+
+    /// Returns whether it holds such room.
+    pub(crate) fn holds_room(&self) -> bool {
+        !lock(&self.held).is_empty()
     }
 
     /// Returns the validator of the version.

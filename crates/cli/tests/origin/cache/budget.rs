@@ -1,8 +1,12 @@
 //! The room for objects.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use underpass_testkit::mounts::{FileSystem, Mounted};
 
@@ -37,6 +41,53 @@ fn old_objects_make_room_for_new_ones() {
     until("a count of what is there", || matches!(node.metric("objects"), 1..=3));
     node.get("/new").assert_is(200, &object.bytes);
     assert!(used(&node) < 5 * MIB as u64);
+}
+
+/// The bytes of files without a name that a node has open.
+fn unnamed(node: &Node) -> u64 {
+    let open = fs::read_dir(format!("/proc/{}/fd", node.server.child.id())).unwrap();
+    let in_cache = |target: &Path| target.starts_with(node.cache.path());
+    let files =
+        open.flatten().filter(|file| fs::read_link(file.path()).is_ok_and(|it| in_cache(&it)));
+    let facts = files.filter_map(|file| fs::metadata(file.path()).ok());
+    facts.filter(|it| it.nlink() == 0).map(|it| it.blocks() * 512).sum()
+}
+
+#[test]
+fn versions_that_are_used_again_have_no_more_than_the_room_of_the_cache() {
+    let old = Object::new(noise(MIB), "old").with("Cache-Control: max-age=0, stale-if-error=1000");
+    let (bytes, breaks) = (Arc::clone(&old.bytes), Arc::new(AtomicBool::new(false)));
+    let breaks_now = Arc::clone(&breaks);
+    let origin = Origin::new(move |request, sending| {
+        sending.closes = true;
+        if !breaks_now.load(Ordering::Relaxed) {
+            return old.send(request, sending);
+        }
+        sending.head("HTTP/1.1 200 OK\nETag: \"new\"\nTransfer-Encoding: chunked");
+        sending.body(b"3\r\nnew\r\n");
+    });
+    let node = Node::new(&origin.url(), &["--cache-size", "4M", "--timeout", "2"]);
+    let mut most = 0;
+    for number in 0..8 {
+        let path = format!("/{number}");
+        breaks.store(false, Ordering::Relaxed);
+        node.get(&path).assert_is(200, &bytes);
+        until_stored(&node, MIB as u64);
+        breaks.store(true, Ordering::Relaxed);
+        // The new version breaks off, and the old one takes its place again.
+        node.get(&path);
+        if number == 0 {
+            until("the old version", || node.get(&path).body == *bytes);
+            until("its room", || node.metric("reserved_bytes") >= MIB as u64);
+            // It is the same room each time.
+            std::thread::sleep(Duration::from_millis(1100));
+            until("the old version", || node.get(&path).body == *bytes);
+            until("its room", || matches!(node.metric("reserved_bytes") / MIB as u64, 1));
+        }
+        most = most.max(unnamed(&node));
+        assert!(most <= 5 * MIB as u64, "{most} bytes after {number}");
+    }
+    assert!(most >= 3 * MIB as u64, "{most}");
 }
 
 #[test]
