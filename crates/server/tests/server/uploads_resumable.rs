@@ -272,6 +272,18 @@ fn a_client_that_leaves_before_its_first_byte_leaves_nothing() {
 }
 
 #[test]
+fn an_upload_whose_address_was_not_sent_leaves_nothing() {
+    let server = open_site().start();
+    for field in ["Upload-Complete: ?1", "Upload-Complete: ?0\r\nUpload-Draft-Interop-Version: 7"] {
+        let mut client = server.connect();
+        client.send(request("PUT", "/file", &[field, "Content-Length: 3000000"]));
+        client.send(pattern(2_000_000));
+        leave(&server, client);
+        assert_eq!(names(&server), [""; 0], "{field}");
+    }
+}
+
+#[test]
 fn a_piece_that_ends_before_its_first_byte_leaves_the_upload_that_its_client_knows() {
     let server = open_site().start();
     let created = server.ask("PUT", "/file", &["Upload-Complete: ?0", "Content-Length: 0"]);

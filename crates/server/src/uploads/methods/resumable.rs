@@ -57,7 +57,7 @@ pub(crate) fn create(upload: &mut ActiveUpload<'_>, is_complete: bool) -> Result
             &target,
             &part,
             new_file,
-            UploadStep { id: &id, offset: 0, is_complete },
+            UploadStep { id: &id, offset: 0, is_complete, is_announced: false },
         );
     }
     // The file has no name until the first byte: without the address, no client could resume it.
@@ -65,7 +65,9 @@ pub(crate) fn create(upload: &mut ActiveUpload<'_>, is_complete: bool) -> Result
     let new_file = AtomicFile::create_in(folder, &target.name, target.mode())?;
     upload.reserve(&target, &new_file, 0, upload.expected().or(length).unwrap_or(0))?;
     let version = upload.request.single("upload-draft-interop-version");
-    if upload.request.minor_version > 0 && version == Some(INTEROP_VERSION.as_bytes()) {
+    let is_announced =
+        upload.request.minor_version > 0 && version == Some(INTEROP_VERSION.as_bytes());
+    if is_announced {
         let limits = limits(upload, Duration::ZERO);
         upload.send_interim(&interim::resumption_supported(&location, limits))?;
     }
@@ -73,7 +75,8 @@ pub(crate) fn create(upload: &mut ActiveUpload<'_>, is_complete: bool) -> Result
     upload.first_byte()?;
     let new_file = part.name(&target, new_file)?;
     upload.site.shared.uploads.versions.forget(new_file.file());
-    append(upload, &target, &part, new_file, UploadStep { id: &id, offset: 0, is_complete })
+    let step = UploadStep { id: &id, offset: 0, is_complete, is_announced };
+    append(upload, &target, &part, new_file, step)
 }
 
 /// Queries, resumes or cancels an upload (sections 4.3 to 4.5).
@@ -157,7 +160,8 @@ fn patch(upload: &mut ActiveUpload<'_>, target: &UploadTarget, id: &UploadId) ->
     upload.superseded_by(part.superseded());
     upload.send_continue().inspect_err(|_| disk_space::release(new_file.file()))?;
     let id = &UploadId { length, ..id.clone() };
-    append(upload, target, &part, new_file, UploadStep { id, offset, is_complete })
+    let step = UploadStep { id, offset, is_complete, is_announced: true };
+    append(upload, target, &part, new_file, step)
 }
 
 /// One request of an upload.
@@ -168,6 +172,8 @@ struct UploadStep<'i> {
     offset: u64,
     /// Whether it completes the upload.
     is_complete: bool,
+    /// Whether the client was sent the address of the upload before this response.
+    is_announced: bool,
 }
 
 /// Receives as much of the body as arrives.
@@ -194,8 +200,9 @@ fn append(
         Err(refusal) => {
             // Section 4.4.2: an upload with more bytes than announced is invalid.
             let is_too_long = upload.is_too_long();
-            // The client of a creation may not have received the address.
-            let is_unknown = offset == 0 && upload.request.method == Method::Put;
+            // The client of a creation may not have received the address, even if it was sent.
+            let is_creation = upload.request.method == Method::Put;
+            let is_unknown = is_creation && (offset == 0 || !step.is_announced);
             if is_unknown || is_too_long {
                 new_file.discard();
             } else {
@@ -218,7 +225,7 @@ fn finish_step(
     mut new_file: AtomicFile,
     step: UploadStep<'_>,
 ) -> Result<Response> {
-    let UploadStep { id, offset, is_complete } = step;
+    let UploadStep { id, offset, is_complete, .. } = step;
     if !is_complete {
         record_synced(upload, &mut new_file, offset)?;
         // Section 4.2.2: the creation is answered with 201 and the address; 4.4.2: later steps are
