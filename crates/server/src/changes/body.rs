@@ -127,7 +127,11 @@ async fn receive(
             return Err(ctx.busy(503, "too many large requests at once; try again soon"));
         }
         if !read_more(ctx, &mut buffer).await {
-            return Err(ctx.error(400, "the body of the request is not complete"));
+            return Err(if ctx.peer.is_expired() {
+                ctx.error(408, "the body of the request was not complete in time")
+            } else {
+                ctx.error(400, "the body of the request is not complete")
+            });
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Timeouts: a client without progress is dropped, and one with some never is.
 
 use std::io::{self, Write};
+use std::net::Shutdown;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -48,6 +49,26 @@ fn an_incomplete_request_times_out_with_408() {
     let targets = parts.map(|part| part.lines().next().unwrap().to_owned());
     for target in targets {
         site.line(&format!("\"target\":\"{target}\""));
+    }
+}
+
+#[test]
+fn an_incomplete_body_in_memory_times_out_with_408() {
+    let site = site();
+    for (framing, part) in [("Content-Length: 10", "<D"), ("Transfer-Encoding: chunked", "2\r\n<D")]
+    {
+        let begin = || {
+            let mut client = site.connect();
+            client.send(request("PROPFIND", "/a", &["Depth: 0", framing]) + part);
+            client
+        };
+        let mut late = begin();
+        let reply = late.reply();
+        assert_eq!((reply.status, reply.field("Connection")), (408, Some("close")), "{framing}");
+        assert!(late.is_closed());
+        let mut ended = begin();
+        ended.stream.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(ended.reply().status, 400, "{framing}");
     }
 }
 
