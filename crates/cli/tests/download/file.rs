@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::Write;
 use std::net::TcpStream;
-use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::fs::{FileExt, MetadataExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -315,6 +315,38 @@ fn our_own_server_sends_a_digest_on_request() {
     let url = format!("{}/x", silent.address);
     stage.get(&[&url, "--verify"]).failed(1, &["sends no digest"]);
     assert!(silent.requests()[0].field("want-repr-digest").is_some());
+}
+
+#[test]
+fn a_file_that_is_here_is_compared_with_the_digest_of_the_server() {
+    let stage = Stage::new(&[]);
+    let (url, here) = (stage.url("file"), stage.here.path().join("file"));
+    let right = stage.get(&[&url, "--update", "--digest-print", "-q"]).succeeded().text();
+    let receipt = stage.get(&[&url, "--verify", "--json"]).succeeded().receipt();
+    assert_eq!((&receipt["was_here"], &receipt["digest"]["matches"]), (&true.into(), &true.into()));
+    // Another program changes the bytes, and neither the size nor the time.
+    let damage = || {
+        let time = here.metadata().unwrap().modified().unwrap();
+        let file = fs::File::options().write(true).open(&here).unwrap();
+        file.write_all_at(b"damaged", 0).unwrap();
+        file.set_modified(time).unwrap();
+    };
+    damage();
+    stage.get(&[&url, "--verify"]).failed(1, &["its sha-256 is", &right[..64]]);
+    let receipt = stage.get(&[&url, "--update", "--verify", "--json"]).succeeded().receipt();
+    assert_eq!(receipt["was_here"], false, "{receipt}");
+    stage.has_it("file");
+    // A server without digests does not make the file right.
+    let silent = Server::start(|_, stream| {
+        let time = "Last-Modified: Sat, 01 Jan 2000 00:00:00 GMT";
+        write!(stream, "HTTP/1.0 200 OK\r\n{time}\r\nContent-Length: 2\r\n\r\nok")?;
+        close()
+    });
+    let url = format!("{}/x", silent.address);
+    stage.get(&[&url]).succeeded();
+    for options in [&["--verify"][..], &["--verify", "--update"]] {
+        stage.get(&[&[url.as_str()], options].concat()).failed(1, &["sends no digest"]);
+    }
 }
 
 #[test]

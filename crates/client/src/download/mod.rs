@@ -104,7 +104,7 @@ impl<'a> Downloader<'a> {
         on_event: &(dyn Fn(&DownloadEvent<'_>) + Sync),
     ) -> Option<OsString> {
         let retries = self.options.retries.min(MAX_NAME_RETRIES);
-        let answer = request_head(&self.client, url, retries, on_event).ok()?;
+        let answer = request_head(&self.client, url, &[], retries, on_event).ok()?;
         let fields = answer.response.is_success().then_some(&answer.response.fields)?;
         name::usable(file_name(fields.get("content-disposition")?)?)
     }

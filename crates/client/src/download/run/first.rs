@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::fstatvfs;
-use underpass_protocol::digest::Digest;
+use underpass_protocol::digest::{Digest, parse_digests};
 use url::Url;
 
 use super::state::{Download, MIN_KEPT, RequestMode};
@@ -59,12 +59,15 @@ impl<'j, 'a> Download<'j, 'a> {
         let mut recorded = None;
         if if_exists == IfExists::Update && finished.is_none() {
             let file = name.open()?;
-            match self.check_here(&file, size) {
+            match self.check_here(&file, size, &[]) {
                 Err(DownloadError::Digest(_)) => return Ok(false),
                 checked => checked?,
             }
             recorded = version_attr::load(&file, self.url);
-            if let Some(RecordedVersion { version: StrongValidator::Tag(_), .. }) = recorded {
+            // A 304 would bring no digest.
+            if let Some(RecordedVersion { version: StrongValidator::Tag(_), .. }) = recorded
+                && !self.options.verify
+            {
                 self.unless = recorded.map(|recorded| (recorded, size));
                 return Ok(false);
             }
@@ -92,15 +95,7 @@ impl<'j, 'a> Download<'j, 'a> {
         if is_same {
             finished.inspect(|_| name.forget(false));
             (self.total, self.resumed_at) = (Some(size), size);
-            let file = name.open()?;
-            if if_exists == IfExists::Update {
-                let version = StrongValidator::of(&answer.response);
-                version.inspect(|it| version_attr::store(&file, self.url, &answer.url, it));
-            }
-            if self.facts.is_empty() {
-                self.check_here(&file, size)?;
-            }
-            return Ok(true);
+            return self.keep_here(&name.open()?, size, &answer, if_exists);
         }
         match if_exists {
             IfExists::Replace | IfExists::Update => {
@@ -112,18 +107,70 @@ impl<'j, 'a> Download<'j, 'a> {
         }
     }
 
-    /// Computes the digests of the existing file, if any are expected or to be shown.
-    fn check_here(&mut self, file: &File, size: u64) -> Result<()> {
+    /// Checks the existing file that is of the server's version, and records the version; returns
+    /// whether the file stays. With --update, one with a wrong digest is fetched again.
+    fn keep_here(
+        &mut self,
+        file: &File,
+        size: u64,
+        answer: &OpenResponse<'_>,
+        if_exists: IfExists,
+    ) -> Result<bool> {
+        let is_update = if_exists == IfExists::Update;
+        match self.check_same(file, size, &answer.response) {
+            Err(DownloadError::Digest(_)) if is_update => {
+                self.facts.clear();
+                (self.total, self.resumed_at) = (None, 0);
+                return Ok(false);
+            }
+            checked => checked?,
+        }
+        if is_update && let Some(version) = StrongValidator::of(&answer.response) {
+            version_attr::store(file, self.url, &answer.url, &version);
+        }
+        Ok(true)
+    }
+
+    /// Computes the digests of this file, unless that was done before, and with --verify compares
+    /// it with those that the server has sent.
+    fn check_same(&mut self, file: &File, size: u64, head: &Response) -> Result<()> {
+        if !self.facts.is_empty() && !self.options.verify {
+            return Ok(());
+        }
+        let offered = self.offered_by_head(head)?;
+        self.check_here(file, size, &offered)
+    }
+
+    /// Returns the digests of the whole file in a response to HEAD, if one is required.
+    fn offered_by_head(&self, response: &Response) -> Result<Vec<Digest>> {
+        if !self.options.verify {
+            return Ok(Vec::new());
+        }
+        // RFC 9530 B.2: Content-Digest is that of no content here.
+        let mut offered = parse_digests(response.fields.all("repr-digest")).unwrap_or_default();
+        if self.client.credentials.store().is_some() {
+            offered.extend(self.request_store_digest(response)?);
+        }
+        if offered.is_empty() { Err(DownloadError::NoDigest) } else { Ok(offered) }
+    }
+
+    /// Computes the digests of the existing file, if any are expected, offered by the server, or to
+    /// be shown.
+    fn check_here(&mut self, file: &File, size: u64, offered: &[Digest]) -> Result<()> {
         let options = self.options;
-        if !options.expected.is_empty() || !options.shown.is_empty() {
-            self.facts = check(file, size, options, &[], self.client.cancel)?;
+        if !options.expected.is_empty() || !offered.is_empty() || !options.shown.is_empty() {
+            self.facts = check(file, size, options, offered, self.client.cancel)?;
         }
         Ok(())
     }
 
-    /// Requests the head of the file.
+    /// Requests the head of the file, with a digest if one is required.
     fn request_head(&mut self) -> Result<OpenResponse<'a>> {
-        let answer = request_head(self.client, self.url, self.options.retries, self.on_event)?;
+        let wanted = wanted(self.options);
+        let fields: Vec<_> =
+            wanted.iter().map(|wanted| ("Want-Repr-Digest", wanted.as_str())).collect();
+        let retries = self.options.retries;
+        let answer = request_head(self.client, self.url, &fields, retries, self.on_event)?;
         self.has_answered = true;
         self.tls = answer.connection.tls().cloned();
         Ok(answer)
@@ -393,12 +440,13 @@ impl<'j, 'a> Download<'j, 'a> {
 pub(in crate::download) fn request_head<'a>(
     client: &HttpClient<'a>,
     url: &Url,
+    fields: &[(&str, &str)],
     retries: u32,
     on_event: &(dyn Fn(&DownloadEvent<'_>) + Sync),
 ) -> Result<OpenResponse<'a>> {
     let (mut backoff, mut method, mut has_answered) = (Backoff::new(retries), "HEAD", false);
     loop {
-        let request = Request { method, fields: &[] };
+        let request = Request { method, fields };
         let error = match client.execute(None, &request, url) {
             Ok(answer) => {
                 has_answered = true;
