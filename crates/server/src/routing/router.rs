@@ -56,7 +56,7 @@ pub(crate) fn respond_at_once(ctx: &mut RequestContext<'_>) -> Option<Response> 
             origin::respond_at_once(ctx, cache, &target).map(|response| counted(cache, response))
         };
     }
-    let path = ctx.site().root.only(&target.path).unwrap_or(&target.path);
+    let path = ctx.site().root.only(&target).unwrap_or(&target.path);
     file::respond_at_once(ctx, &target, path)
 }
 
@@ -204,7 +204,7 @@ fn is_hidden(ctx: &RequestContext<'_>, target: &Target<'_>, is_folder: bool) -> 
 
 /// Answers with the file or folder at the path, if there is one.
 async fn path(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
-    if let Some(name) = ctx.site().root.only(&target.path) {
+    if let Some(name) = ctx.site().root.only(target) {
         return match find(ctx, name).await {
             Ok(ServedEntry::File(served)) => file::respond(ctx, target, name, served).await,
             Ok(_) => ctx.error(404, ""),

@@ -100,8 +100,12 @@ fn one_file_is_served_by_its_name_and_by_none() {
     assert_eq!(reply.field("Content-Disposition"), Some("inline; filename=\"one file.txt\""));
     assert_eq!(site.get("/one%20file.txt").text(), "contents");
     assert_eq!(site.ask("GET", "/", &["Range: bytes=3-"]).text(), "tents");
-    for path in ["/secret.txt", "/one%20file.txt/x", "/nothing", "/../secret.txt"] {
+    for path in
+        ["/secret.txt", "/one%20file.txt/", "/one%20file.txt/x", "/nothing", "/../secret.txt"]
+    {
         assert!(matches!(site.get(path).status, 400 | 404), "{path}");
+        let reply = site.ask("PROPFIND", path, &["Depth: 0"]);
+        assert!(matches!(reply.status, 400 | 404), "PROPFIND {path}");
     }
     fs::rename(site.path("secret.txt"), site.path("one file.txt")).unwrap();
     assert_eq!(site.get("/").text(), "no", "whatever has that name");

@@ -31,7 +31,7 @@ pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Re
         Ok(request) => Arc::new(request),
         Err(fault) => return ctx.error(400, &fault.to_string()),
     };
-    let only = ctx.site().root.only(&target.path);
+    let only = ctx.site().root.only(target);
     let path = only.unwrap_or(&target.path);
     let found = match find_current(ctx, path).await {
         Ok(found) => found,

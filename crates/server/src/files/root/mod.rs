@@ -27,6 +27,7 @@ use self::open::{ATTEMPTS, open_at, open_folder_by, open_path, place};
 pub(crate) use self::open::{join, last_name, path_of, split};
 use crate::server::settings::{ServeError, SiteSettings};
 use underpass_engine::{FileId, Version, atomic_file, is_folder};
+use underpass_protocol::request::target::Target;
 use underpass_protocol::response::media_types::MediaTypes;
 
 /// The served folder, or one served file in a folder.
@@ -146,9 +147,11 @@ impl Root {
         self.only.is_some()
     }
 
-    /// Returns the path of the single served file, if `path` requests it.
-    pub(crate) fn only(&self, path: &[u8]) -> Option<&[u8]> {
-        self.only.as_deref().filter(|name| path.is_empty() || path == *name)
+    /// Returns the path of the single served file, if the target requests it: by its name, which
+    /// is not that of a folder, or by none.
+    pub(crate) fn only(&self, target: &Target<'_>) -> Option<&[u8]> {
+        let is_named = |name: &[u8]| !target.is_folder && *target.path == *name;
+        self.only.as_deref().filter(|name| target.path.is_empty() || is_named(name))
     }
 
     /// Opens a path that has no empty segments, no `.` and no `..`; it is empty for the root
