@@ -170,6 +170,20 @@ fn objects_larger_than_the_cache_are_relayed() {
 }
 
 #[test]
+fn a_fill_for_which_there_is_no_room_says_so() {
+    let object = Object::new(noise(4 * MIB), "a");
+    let origin = Origin::of(&object);
+    let node = Node::new(&origin.url(), &["--cache-size", "1M"]);
+    // One object is new to the node, and of the other a part is here.
+    node.range("/known", "5-99").assert_is(206, &object.bytes[5..100]);
+    for path in ["/new", "/known"] {
+        let reply = node.ask("POST", &format!("/.underpass/fill?path={path}"), &[]);
+        let text = String::from_utf8_lossy(&reply.body);
+        assert_eq!((reply.status, text.contains("no room")), (507, true), "{path}: {text}");
+    }
+}
+
+#[test]
 fn one_network_does_not_take_all_relays() {
     let object = Object::new(noise(4 * MIB), "a");
     let (origin, gate) = Origin::holding(&object, MIB, |_| true);
