@@ -19,7 +19,8 @@ pub enum StrongValidator {
     Tag(String),
     /// A modification date that a second change cannot share.
     Date(String),
-    /// Such a date, and the weak entity tag that came with it. Equal weak tags prove nothing, but a
+    /// Such a date, and the entity tag that came with it, which is weak or not written as RFC 9110
+    /// 8.8.3 defines, such as one without quotes. Equal tags of this kind prove nothing, but a
     /// different one is that of another version, which may have kept the date.
     DateAndTag(String, String),
 }
@@ -40,7 +41,7 @@ impl StrongValidator {
         // RFC 9110 8.8.2.2: the file could change again within the same second.
         let date = parse_date(fields.get("date")?)?;
         let date = (modified + Duration::from_secs(1) <= date).then(|| text.to_owned())?;
-        Some(match tag.filter(|tag| tag.starts_with("W/")) {
+        Some(match tag.filter(|tag| !tag.is_empty()) {
             Some(tag) => Self::DateAndTag(date, tag.to_owned()),
             None => Self::Date(date),
         })
