@@ -298,7 +298,12 @@ impl<'t> TargetName<'t> {
 
     /// Returns the error for a partial file that could not be opened or created.
     fn not_opened(&self, name: &OsStr, error: io::Error) -> DownloadError {
-        if error.kind() == io::ErrorKind::PermissionDenied && self.has_part() {
+        let is_foreign = match Errno::from_io_error(&error) {
+            // A folder, a link or a socket has the name.
+            Some(Errno::ISDIR | Errno::LOOP | Errno::NXIO) => true,
+            _ => error.kind() == io::ErrorKind::PermissionDenied && self.has_part(),
+        };
+        if is_foreign {
             return DownloadError::Foreign { name: name.to_owned(), journal: None };
         }
         DownloadError::local(Action::Creating)(error)

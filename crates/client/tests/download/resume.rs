@@ -1,7 +1,7 @@
 //! Partial files and journals of earlier processes.
 
 use std::fs::{self, Permissions};
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 use std::process::Command;
@@ -225,6 +225,30 @@ fn a_file_in_the_place_of_the_journal_is_left_alone() {
     fs::write(&journal, [0; 128]).unwrap();
     client.gets(&server.url("/"), &bytes);
     assert_eq!(client.names(), ["file"]);
+}
+
+#[test]
+fn a_folder_or_link_in_the_place_of_a_part_is_named_and_left_alone() {
+    let bytes = noise(LEN);
+    let (client, server) = (Client::new(), Server::of(&bytes));
+    let part = client.folder.path().join("file.part");
+    let makers: [fn(&Path) -> io::Result<()>; 3] = [
+        |part| fs::create_dir(part),
+        |part| std::os::unix::fs::symlink("elsewhere", part),
+        |part| std::os::unix::net::UnixListener::bind(part).map(drop),
+    ];
+    for make in makers {
+        make(&part).unwrap();
+        let kind = fs::symlink_metadata(&part).unwrap().file_type();
+        let failed = client.get(&server.url("/")).unwrap_err();
+        let DownloadError::Foreign { name, .. } = &failed.error else {
+            panic!("{kind:?} {failed:?}")
+        };
+        assert_eq!(name, "file.part");
+        assert_eq!(fs::symlink_metadata(&part).unwrap().file_type(), kind);
+        if kind.is_dir() { fs::remove_dir(&part) } else { fs::remove_file(&part) }.unwrap();
+    }
+    client.gets(&server.url("/"), &bytes);
 }
 
 #[test]

@@ -152,7 +152,10 @@ fn a_large_file_that_cannot_be_created_is_left_out_as_a_small_one_is() {
     };
     let Outcome { place, outcome, left_out } = attempt_again(place, &options, &url);
     assert_eq!(outcome.unwrap().left_out, 1);
-    assert_eq!(left_out, ["a: a folder has the name of its partial file: remove it"]);
+    assert_eq!(
+        left_out,
+        ["a: a.part is in the way: it belongs to no download that can be resumed"]
+    );
     assert_eq!(fs::read(place.path().join("x/z")).unwrap(), b"small");
     // An obstacle to the new file is no reason to remove the old one.
     assert_eq!(fs::read(place.path().join("x/a")).unwrap(), b"precious");

@@ -113,12 +113,8 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
         let path = &task.entry.path;
         match (errno_of_name(&error), &error) {
             // The obstacle has the name of the partial file, not of the file itself.
-            (Some(errno), TreeError::Download { source, .. }) => {
-                let reason = match errno {
-                    Errno::ISDIR => "a folder has the name of its partial file: remove it".into(),
-                    _ => source.to_string(),
-                };
-                self.leave_out(path, &reason);
+            (Some(_), TreeError::Download { source, .. }) => {
+                self.leave_out(path, &source.to_string());
                 return Ok(());
             }
             (Some(errno), _) => {
