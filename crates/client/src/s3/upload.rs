@@ -164,7 +164,7 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
     /// Looks for the journal of an earlier process; parts of another version are discarded. Returns
     /// whether there is an upload to resume.
     fn find_earlier(&mut self) -> Result<bool, UploadError> {
-        let Some(earlier) = self.kept.find_earlier(&self.url)? else { return Ok(false) };
+        let Some(earlier) = self.kept.find_earlier(self.url)? else { return Ok(false) };
         if !earlier.is_same {
             (self.on_event)(&UploadEvent::StartedOver { reason: "the file has changed since" });
             self.abort();

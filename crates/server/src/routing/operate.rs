@@ -112,8 +112,7 @@ async fn fill(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>) -> R
         },
         Lookup::Failed { error, retry_after, .. } => not_filled(ctx, &error, retry_after),
         Lookup::Entry(entry) if entry.cache.is_relayed => {
-            let error = CacheError::from(CacheErrorKind::NoRoom);
-            ctx.error(error.kind().status(), &error.to_string())
+            not_filled(ctx, &CacheErrorKind::NoRoom.into(), None)
         }
         Lookup::Entry(entry) if !entry.is_stored() => ctx.error(409, NOT_KEPT),
         Lookup::Entry(entry) => match ctx.peer.while_connected(fetch(&entry, from, to)).await {

@@ -281,7 +281,7 @@ fn every_body_that_ends_well_is_one_version() {
         object.with("Cache-Control: max-age=0").send(request, sending);
     });
     let node = Node::new(&origin.url(), &[]);
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         for number in 0..40_usize {
             let node = &node;
             scope.spawn(move || {
@@ -310,7 +310,7 @@ fn through_two_tiers_every_body_that_ends_well_is_one_version() {
     let parent = Node::new(&origin.url(), &["--fresh", "0"]);
     let nodes = [0, 1].map(|_| Node::new(&parent.url(), &["--fresh", "0"]));
     let (whole, reset) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         for number in 0..32_usize {
             let (node, whole, reset) = (&nodes[number % 2], &whole, &reset);
             scope.spawn(move || {
@@ -322,7 +322,7 @@ fn through_two_tiers_every_body_that_ends_well_is_one_version() {
                     // It reads nothing for as long as several versions are served.
                     if number % 5 == 0 {
                         client.read_head();
-                        std::thread::sleep(Duration::from_millis(700));
+                        thread::sleep(Duration::from_millis(700));
                     }
                     let reply = client.finish();
                     if !matches!(reply.status, 200 | 206) {
