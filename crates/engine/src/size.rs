@@ -71,7 +71,8 @@ pub enum MinFree {
 }
 
 impl MinFree {
-    /// Returns the bytes that are left free on a file system of `whole` bytes.
+    /// Returns the bytes that are left free on a file system of `whole` bytes. Inodes are counted in
+    /// the same way.
     #[must_use]
     pub const fn of(self, whole: u64) -> u64 {
         match self {

@@ -57,13 +57,13 @@ impl RateLimit {
         sleep(self.charge(bytes, now).saturating_duration_since(now), cancel);
     }
 
-    /// Accounts for bytes that began to arrive at `since`, and returns when the limit allows them.
+    /// Accounts for bytes, and returns when the limit allows them. The time since `since` counts.
     pub(crate) fn charge(&self, bytes: u64, since: Instant) -> Instant {
         let Some(rate) = self.rate else { return since };
         let mut paid = lock(&self.paid);
         let earliest = since.checked_sub(self.max_saved).unwrap_or(since);
         let from = paid.map_or(since, |paid| paid.max(earliest));
-        let cost = Duration::try_from_secs_f64(bytes as f64 / rate as f64);
+        let cost = Duration::try_from_secs_f64(bytes as f64 / rate.max(1) as f64);
         *paid.insert(from + cost.map_or(MAX_COST, |cost| cost.min(MAX_COST)))
     }
 }

@@ -19,7 +19,7 @@ use crate::http::{Connection, HttpClient, Request};
 /// let (client, mut folders) = (HttpClient::default(), TargetFolders::default());
 /// let mut idle = None;
 /// for url in ["http://192.0.2.1:5000/photos/", "http://192.0.2.1:5000/photos/2024/"] {
-///     idle = folders.create(&client, &Url::parse(url)?, idle)?;
+///     folders.create(&client, &Url::parse(url)?, &mut idle)?;
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -49,7 +49,7 @@ pub enum FolderError {
 
 impl TargetFolders {
     /// Creates a folder, whose URL ends in `/`, unless it exists. `idle` is a connection that may be
-    /// used; the result is one that can be reused.
+    /// used, and afterwards one that can be reused.
     ///
     /// # Errors
     ///
@@ -58,31 +58,29 @@ impl TargetFolders {
         &mut self,
         client: &HttpClient<'a>,
         url: &Url,
-        idle: Option<Connection<'a>>,
-    ) -> Result<Option<Connection<'a>>, FolderError> {
+        idle: &mut Option<Connection<'a>>,
+    ) -> Result<(), FolderError> {
         if self.is_unsupported || url.path() == "/" {
-            return Ok(idle);
+            return Ok(());
         }
         let is_first = !std::mem::replace(&mut self.has_asked, true);
-        let made = make_folder(client, url, self.has_created, idle);
-        let (made, idle) = made.map_err(|error| match error {
+        let made = make_folder(client, url, self.has_created, idle.take());
+        let (made, reusable) = made.map_err(|error| match error {
             // RFC 4918 9.3.1: an ancestor does not exist.
             ClientError::Status { status: 409, .. } if is_first => FolderError::NoParent(error),
             error => FolderError::Client(error),
         })?;
+        *idle = reusable;
         self.has_created |= made == MkcolOutcome::New;
         self.is_unsupported = made == MkcolOutcome::Unknown;
-        if made != MkcolOutcome::Exists {
-            return Ok(idle);
+        if made == MkcolOutcome::Exists && is_file(client, url, idle) {
+            return Err(FolderError::IsFile);
         }
-        match is_file(client, url, idle) {
-            (true, _) => Err(FolderError::IsFile),
-            (false, idle) => Ok(idle),
-        }
+        Ok(())
     }
 
-    /// Creates a folder, whose URL ends in `/`, and its missing parents, unless it is below the last
-    /// one that was created so: [`create`](Self::create) is for those.
+    /// Creates a folder, whose URL ends in `/`, and its missing parents. Does nothing for the folder
+    /// that was last created by this, and for those below it.
     ///
     /// # Errors
     ///
@@ -91,15 +89,14 @@ impl TargetFolders {
         &mut self,
         client: &HttpClient<'a>,
         url: &Url,
-        idle: Option<Connection<'a>>,
-    ) -> Result<Option<Connection<'a>>, ClientError> {
+        idle: &mut Option<Connection<'a>>,
+    ) -> Result<(), ClientError> {
         let is_below = |created: &Url| url.path().starts_with(created.path());
-        if self.with_parents.as_ref().is_some_and(is_below) {
-            return Ok(idle);
+        if !self.with_parents.as_ref().is_some_and(is_below) {
+            *idle = make_parents(client, url, idle.take())?;
+            self.with_parents = Some(url.clone());
         }
-        let idle = make_parents(client, url, idle)?;
-        self.with_parents = Some(url.clone());
-        Ok(idle)
+        Ok(())
     }
 }
 
@@ -140,27 +137,20 @@ pub fn make_folder<'a>(
     Ok((made, answer.connection.finish(&answer.response)))
 }
 
-/// Returns whether a file is in the place of the folder at `url`, which ends in `/`, and a
-/// connection that can be reused. If the server's answer is unclear, there is none.
-fn is_file<'a>(
-    client: &HttpClient<'a>,
-    url: &Url,
-    mut idle: Option<Connection<'a>>,
-) -> (bool, Option<Connection<'a>>) {
+/// Returns whether a file is in the place of the folder at `url`, which ends in `/`: `false` if the
+/// server's answer is unclear.
+fn is_file<'a>(client: &HttpClient<'a>, url: &Url, idle: &mut Option<Connection<'a>>) -> bool {
     let mut bare = url.clone();
     bare.set_path(url.path().trim_end_matches('/'));
     // Without its slash, a folder is not found, or redirects to the URL with it.
-    for (url, of_file) in [(url, &[404, 410][..]), (&bare, &[200])] {
+    [(url, &[404, 410][..]), (&bare, &[200])].iter().all(|(url, of_file)| {
         let request = Request { method: "HEAD", fields: &[] };
         let Ok(answer) = client.execute_without_redirects(idle.take(), &request, url) else {
-            return (false, None);
+            return false;
         };
-        idle = answer.connection.finish(&answer.response);
-        if !of_file.contains(&answer.response.status) {
-            return (false, idle);
-        }
-    }
-    (true, idle)
+        *idle = answer.connection.finish(&answer.response);
+        of_file.contains(&answer.response.status)
+    })
 }
 
 /// Creates the folder at `url`, which ends in `/`, and its missing parents (RFC 4918 9.3.1: 409 if

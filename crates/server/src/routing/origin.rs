@@ -22,6 +22,7 @@ use underpass_protocol::response::range::first_of_request;
 use underpass_protocol::response::validator::parse_date;
 
 use crate::auth::access;
+use crate::files::root::last_name;
 use crate::routing::cache_key::{PURGE, key_of};
 use crate::routing::cached::{CacheFacts, CachedBody, wait_after};
 use crate::routing::context::RequestContext;
@@ -222,8 +223,8 @@ fn plan_of<'e>(
     len: Option<u64>,
 ) -> (ResponsePlan, &'e str) {
     let site = ctx.site();
-    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
-    let chosen = site.path_fields.media_type(path).or_else(|| site.root.chosen_media_type(name));
+    let by_name = || site.root.chosen_media_type(last_name(path));
+    let chosen = site.path_fields.media_type(path).or_else(by_name);
     let media_type = chosen.or(entry.field("content-type")).unwrap_or(UNKNOWN_TYPE);
     let Validators { etag, modified, changed } = validators(ctx, entry);
     let facts = Representation {

@@ -134,19 +134,18 @@ impl<'s> PutRun<'s> {
     /// Creates a folder, unless the server has it.
     fn make(&mut self, url: &Url) -> Result<(), PutStop> {
         self.create_parents(url)?;
+        // An object store has no folders, only keys.
         if self.bucket.is_some() || self.is_there(url)? {
-            // An object store has no folders, only keys.
             return Ok(());
         }
-        let made = self.folders.create(&self.client, url, self.idle.take());
-        self.idle = made.map_err(|error| match error {
+        let made = self.folders.create(&self.client, url, &mut self.idle);
+        made.map_err(|error| match error {
             FolderError::Client(error) => self.folder_failure(url, error),
             FolderError::NoParent(error) => {
                 PutStop { is_fatal: true, ..self.folder_failure(url, error) }
             }
             error => Failure::line(format!("creating the folder {}: {error}", shown(url))).into(),
-        })?;
-        Ok(())
+        })
     }
 
     /// Returns the failure of a request about a folder, which has no bytes.

@@ -58,9 +58,8 @@ impl PutRun<'_> {
         }
         let above = if url.path().ends_with('/') { ".." } else { "." };
         let Ok(folder) = url.join(above) else { return Ok(()) };
-        let made = self.folders.create_with_parents(&self.client, &folder, self.idle.take());
-        self.idle = made.map_err(|error| self.folder_failure(&folder, error))?;
-        Ok(())
+        let made = self.folders.create_with_parents(&self.client, &folder, &mut self.idle);
+        made.map_err(|error| self.folder_failure(&folder, error))
     }
 }
 

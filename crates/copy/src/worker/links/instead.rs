@@ -1,11 +1,11 @@
 //! Makes links to the originals instead of copies.
 
 use std::ffi::CStr;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, Stat, fstat, linkat, statat, symlinkat};
+use rustix::fs::{AtFlags, Stat, fstat, linkat, stat, statat, symlinkat};
 use rustix::io::Errno;
 use underpass_engine::hint::Action;
 use underpass_engine::{FileId, is_file};
@@ -39,7 +39,7 @@ impl CopyWorker<'_> {
             return Err(CopyError::Refused(CopyRefusal::Exists { to: path() }));
         }
         let leads = folder.source_path(&entry.name);
-        if kind == LinkKind::Symbolic && leads.is_relative() && !self.is_current(folder) {
+        if kind == LinkKind::Symbolic && leads.is_relative() && !is_current(to) {
             return Err(CopyError::Refused(CopyRefusal::RelativeLink { to: path() }));
         }
         if self.is_dry(folder, entry) {
@@ -90,17 +90,16 @@ impl CopyWorker<'_> {
         Ok(settings.hard_links && there.st_nlink > 1)
     }
 
-    /// Returns whether a folder is the current one, which relative paths start from.
-    fn is_current(&self, folder: &DirPair) -> bool {
-        let own = |stat: Result<Stat, Errno>| stat.map(|stat| FileId::of(&stat));
-        folder.parent.is_none()
-            && own(fstat(&folder.target)).is_ok_and(|it| own(fstat(&folder.source)) == Ok(it))
-    }
-
     fn count_link(&mut self, kind: LinkKind) {
         match kind {
             LinkKind::Hard => self.totals.hard_links += 1,
             LinkKind::Symbolic => self.totals.links += 1,
         }
     }
+}
+
+/// Returns whether a folder is the current one, from which relative paths start.
+fn is_current(folder: BorrowedFd<'_>) -> bool {
+    let id = |stat: Result<Stat, Errno>| stat.map(|stat| FileId::of(&stat));
+    id(fstat(folder)).is_ok_and(|it| id(stat(c".")) == Ok(it))
 }
