@@ -171,6 +171,17 @@ impl CachedObject {
         DroppedVersion { was_stored, restored }
     }
 
+    /// Removes a restored version if it is still the current one.
+    pub(crate) fn drop_restored(&self, version: &Arc<ObjectVersion>) {
+        let mut state = self.state();
+        if !state.is_current(version) {
+            return;
+        }
+        state.current = None;
+        drop(state);
+        version.retire(CacheErrorKind::NoRoom);
+    }
+
     /// Ends a fetch.
     pub(crate) fn finish(&self, pending: &Arc<PendingFetch>, outcome: FetchOutcome) {
         {

@@ -247,8 +247,8 @@ fn maintain(weak: &Weak<CacheState>) {
         std::thread::sleep(SAVE_INTERVAL);
         let Some(shared) = weak.upgrade() else { return };
         shared.restore_folder();
-        shared.drop_restored();
         shared.shrink();
+        shared.drop_restored();
         let versions = shared.stored();
         drop(shared);
         CacheState::save(weak, versions);

@@ -61,11 +61,12 @@ impl CacheState {
         let Some(restored) = restored.filter(|restored| !restored.holds_room()) else { return };
         match self.quota.keep_unnamed(restored.count(), &self.folder.objects()) {
             Some(room) => restored.hold(room),
-            None => drop(object.drop_version(&restored, CacheErrorKind::NoRoom)),
+            None => object.drop_restored(&restored),
         }
     }
 
-    /// Drops restored versions that may not be used any more, or all if their space is needed.
+    /// Drops restored versions that may not be used any more, or all if the disk lacks space although
+    /// other objects were evicted.
     pub(crate) fn drop_restored(&self) {
         let lacks_space = self.quota.lacks_space(&self.folder.objects());
         for (object, version) in with_versions(self.objects.all()) {
@@ -78,7 +79,7 @@ impl CacheState {
                 && !version.is_busy()
                 && (lacks_space || !is_useful())
             {
-                drop(object.drop_version(&version, CacheErrorKind::NoRoom));
+                object.drop_restored(&version);
             }
         }
     }

@@ -169,7 +169,8 @@ impl DiskQuota {
         let state = lock(&self.state);
         let unstored = (state.passing + self.held()).saturating_add(bytes);
         let is_beyond = self.limit.is_some_and(|limit| unstored > limit);
-        let lacks_space = self.missing(disk, state.unwritten(state.promised)).bytes > 0;
+        // The bytes are on the disk already.
+        let lacks_space = self.missing(disk, state.unwritten(0)).bytes > 0;
         (!is_beyond && !lacks_space).then(|| HeldRoom::new(self, bytes))
     }
 

@@ -347,6 +347,18 @@ fn a_file_that_is_here_is_compared_with_the_digest_of_the_server() {
     for options in [&["--verify"][..], &["--verify", "--update"]] {
         stage.get(&[&[url.as_str()], options].concat()).failed(1, &["sends no digest"]);
     }
+    // The digest of a content is that of the file only in a response with the file.
+    let of_content = Server::start(|request, stream| {
+        let digest = "Content-Digest: sha-256=:Jok2eyBcFs4y7UIAlCuLix4mLfxw2byfvHfElpmk8d8=:";
+        let digest = if request.method == "HEAD" { "X-Any: 1" } else { digest };
+        let time = "Last-Modified: Sat, 01 Jan 2000 00:00:00 GMT";
+        write!(stream, "HTTP/1.0 200 OK\r\n{time}\r\n{digest}\r\nContent-Length: 2\r\n\r\nok")?;
+        close()
+    });
+    let url = format!("{}/y", of_content.address);
+    for _ in 0..2 {
+        stage.get(&[&url, "--verify", "--update"]).succeeded();
+    }
 }
 
 #[test]

@@ -327,15 +327,17 @@ fn push_fields(
     let fields = &mut plan.fields;
     if matches!(plan.status, 200 | 206 | 304) {
         let own = ctx.settings().cache_control.as_deref();
+        let is_controlled_by_path = has_line(of_path, "cache-control");
+        let is_controlled = own.is_some() || is_controlled_by_path;
         let is_of_body = matches!(plan.status, 200 | 206);
         let replayed = entry.forwarded_fields(plan.status == 206).filter(|(name, _)| {
             let is_known =
                 matches!(*name, "cache-control" | "content-location" | "expires" | "vary");
-            let is_replaced = own.is_some() && matches!(*name, "cache-control" | "expires");
+            let is_replaced = is_controlled && matches!(*name, "cache-control" | "expires");
             (is_of_body || is_known) && !is_replaced && !has_line(of_path, name)
         });
         push_replayed(ctx, fields, replayed);
-        if let Some(value) = own.filter(|_| !has_line(of_path, "cache-control")) {
+        if let Some(value) = own.filter(|_| !is_controlled_by_path) {
             push_field(fields, "Cache-Control", value.as_bytes());
         }
         fields.extend_from_slice(of_path);

@@ -469,7 +469,8 @@ fn fields_of_the_origin_are_passed_on_but_for_those_of_its_connection_and_host()
 
 #[test]
 fn a_header_for_some_files_replaces_that_of_the_origin_and_is_not_on_errors() {
-    let object = object("Cache-Control: max-age=1000\nX-Own: other");
+    let expires = "Expires: Fri, 01 Jan 2100 00:00:00 GMT";
+    let object = object(&format!("Cache-Control: max-age=1000\nX-Own: other\n{expires}"));
     let origin = Origin::new(move |request, sending| match request.path.as_str() {
         "/a.js" => object.send(request, sending),
         "/b.js" => sending.answer("HTTP/1.1 302 Found\nLocation: /a.js\nX-Own: other", b""),
@@ -497,6 +498,7 @@ fn a_header_for_some_files_replaces_that_of_the_origin_and_is_not_on_errors() {
             assert_eq!(reply.status, status, "{}", reply.head);
             assert_eq!(values(&reply, "cache-control"), ["immutable"], "{}", reply.head);
             assert_eq!(values(&reply, "x-own"), ["mine"], "{}", reply.head);
+            assert!(values(&reply, "expires").is_empty(), "{}", reply.head);
         }
         for (path, status) in [("/b.js", 302), ("/c.js", 404)] {
             let reply = node.get(path);

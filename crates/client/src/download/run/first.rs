@@ -118,7 +118,8 @@ impl<'j, 'a> Download<'j, 'a> {
     ) -> Result<bool> {
         let is_update = if_exists == IfExists::Update;
         match self.check_same(file, size, &answer.response) {
-            Err(DownloadError::Digest(_)) if is_update => {
+            // The response with the file may have the digest that this one lacks.
+            Err(DownloadError::Digest(_) | DownloadError::NoDigest) if is_update => {
                 self.facts.clear();
                 (self.total, self.resumed_at) = (None, 0);
                 return Ok(false);
