@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 use std::ops::Range;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use underpass_cache::{
     BufferedResponse, Cache, CacheEntry, CacheError, CacheErrorKind, CacheKey, Lookup,
@@ -205,12 +205,12 @@ fn needs_len(ctx: &RequestContext<'_>, entry: &CacheEntry) -> bool {
 }
 
 /// Returns the validators of an object. A date in the future is left out: only the origin itself
-/// may replace it.
+/// may replace it. The time of the request does not count alone, as the response may be later.
 fn validators<'e>(ctx: &RequestContext<'_>, entry: &'e CacheEntry) -> Validators<'e> {
     let date = entry.field("last-modified").and_then(|it| parse_date(it.as_bytes()));
     Validators {
         etag: entry.field("etag").unwrap_or_default(),
-        modified: date.filter(|modified| *modified <= ctx.now),
+        modified: date.filter(|it| *it <= ctx.now || *it <= SystemTime::now()),
         changed: None,
     }
 }

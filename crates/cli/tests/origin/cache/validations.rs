@@ -2,6 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use underpass_protocol::response::validator::push_date;
 
 use crate::node::{Client, Node, until_stored};
 use crate::rig::{noise, until};
@@ -124,6 +128,20 @@ fn a_future_date_does_not_make_a_new_version_with_each_response() {
     let reply = node.get("/a");
     reply.assert_is(200, b"hello");
     assert_eq!(reply.field("last-modified"), None);
+}
+
+#[test]
+fn a_file_that_is_written_after_the_request_keeps_its_date() {
+    let origin = Origin::new(|_, sending| {
+        thread::sleep(Duration::from_millis(1100));
+        let mut date = Vec::new();
+        push_date(&mut date, SystemTime::now());
+        let date = String::from_utf8(date).unwrap();
+        sending.answer(&format!("HTTP/1.1 200 OK\nETag: \"a\"\nLast-Modified: {date}"), b"hello");
+    });
+    let reply = Node::new(&origin.url(), &[]).get("/a");
+    reply.assert_is(200, b"hello");
+    assert!(reply.field("last-modified").is_some(), "{}", reply.head);
 }
 
 #[test]
