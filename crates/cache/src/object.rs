@@ -164,10 +164,11 @@ impl CachedObject {
     ) -> DroppedVersion {
         let was_stored = version.retire(why);
         let mut state = self.state();
-        let restored = if state.is_current(version) { state.fallback.take() } else { None };
-        if state.is_current(version) {
-            state.current.clone_from(&restored);
+        if !state.is_current(version) {
+            return DroppedVersion { was_stored, restored: None };
         }
+        let restored = state.fallback.take();
+        state.current.clone_from(&restored);
         DroppedVersion { was_stored, restored }
     }
 

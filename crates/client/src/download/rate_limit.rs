@@ -57,7 +57,7 @@ impl RateLimit {
         sleep(self.charge(bytes, now).saturating_duration_since(now), cancel);
     }
 
-    /// Accounts for bytes, and returns when the limit allows them. The time since `since` counts.
+    /// Accounts for bytes that were waited for since `since`, and returns when the limit allows them.
     pub(crate) fn charge(&self, bytes: u64, since: Instant) -> Instant {
         let Some(rate) = self.rate else { return since };
         let mut paid = lock(&self.paid);

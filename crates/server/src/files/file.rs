@@ -15,7 +15,8 @@ use crate::files::open_files::ServedFile;
 use crate::files::resume;
 use crate::files::root::last_name;
 use crate::routing::context::RequestContext;
-use crate::routing::response::{self, Body, FileBody, Response, has_field, is_copied};
+use crate::routing::path_fields::has_field;
+use crate::routing::response::{self, Body, FileBody, Response, is_copied};
 use underpass_protocol::request::Method;
 use underpass_protocol::request::negotiate::{Coding, acceptable};
 use underpass_protocol::request::target::Target;
@@ -260,7 +261,7 @@ pub(crate) async fn respond_unsized(
             let is_head = ctx.request.method == Method::Head;
             let mut response = Response::memory(200, &media_type, text, is_head);
             add_path_fields(ctx, &mut response, path);
-            if !has_field(&response.fields, b"cache-control") {
+            if !has_field(&response.fields, "cache-control") {
                 response.add_field("Cache-Control", "no-store");
             }
             add_sandbox(ctx, &mut response, &media_type);

@@ -27,6 +27,7 @@ use crate::routing::cache_key::{PURGE, key_of};
 use crate::routing::cached::{CacheFacts, CachedBody, wait_after};
 use crate::routing::context::RequestContext;
 use crate::routing::operate;
+use crate::routing::path_fields::has_field;
 use crate::routing::response::{Body, CLIENT_LEFT, Response};
 use underpass_protocol::request::ClientNet;
 
@@ -205,7 +206,7 @@ fn needs_len(ctx: &RequestContext<'_>, entry: &CacheEntry) -> bool {
 }
 
 /// Returns the validators of an object. A date in the future is left out: only the origin itself
-/// may replace it. The time of the request does not count alone, as the response may be later.
+/// may replace it. A fetch takes time, so a date after that of the request may be in the past.
 fn validators<'e>(ctx: &RequestContext<'_>, entry: &'e CacheEntry) -> Validators<'e> {
     let date = entry.field("last-modified").and_then(|it| parse_date(it.as_bytes()));
     Validators {
@@ -327,14 +328,14 @@ fn push_fields(
     let fields = &mut plan.fields;
     if matches!(plan.status, 200 | 206 | 304) {
         let own = ctx.settings().cache_control.as_deref();
-        let is_controlled_by_path = has_line(of_path, "cache-control");
+        let is_controlled_by_path = has_field(of_path, "cache-control");
         let is_controlled = own.is_some() || is_controlled_by_path;
         let is_of_body = matches!(plan.status, 200 | 206);
         let replayed = entry.forwarded_fields(plan.status == 206).filter(|(name, _)| {
             let is_known =
                 matches!(*name, "cache-control" | "content-location" | "expires" | "vary");
             let is_replaced = is_controlled && matches!(*name, "cache-control" | "expires");
-            (is_of_body || is_known) && !is_replaced && !has_line(of_path, name)
+            (is_of_body || is_known) && !is_replaced && !has_field(of_path, name)
         });
         push_replayed(ctx, fields, replayed);
         if let Some(value) = own.filter(|_| !is_controlled_by_path) {
@@ -353,7 +354,7 @@ fn push_replayed<'f>(
     out: &mut Vec<u8>,
     fields: impl Iterator<Item = (&'f str, &'f str)>,
 ) {
-    for (name, value) in fields.filter(|(name, _)| !has_line(&ctx.site().custom_fields, name)) {
+    for (name, value) in fields.filter(|(name, _)| !has_field(&ctx.site().custom_fields, name)) {
         push_field(out, &title(name), value.as_bytes());
     }
 }
@@ -392,13 +393,6 @@ fn relay_response(
     let mut response = Response::new(received.status, fields, body, Some(text.len() as u64));
     response.date = Some(received.freshness.date());
     add_cache_fields(response, cache)
-}
-
-/// Returns whether one of these lines is a field of this name.
-fn has_line(lines: &[u8], name: &str) -> bool {
-    let mut names =
-        lines.split(|&byte| byte == b'\n').map(|line| line.split(|&b| b == b':').next());
-    names.any(|known| known.is_some_and(|known| known.eq_ignore_ascii_case(name.as_bytes())))
 }
 
 /// Returns the name of a field in its usual spelling.

@@ -70,15 +70,22 @@ impl PathFields {
     }
 }
 
+/// Returns whether one of these lines is a field of this name.
+pub(crate) fn has_field(lines: &[u8], name: &str) -> bool {
+    lines.split(|byte| *byte == b'\n').any(|line| is_field(line, name))
+}
+
+/// Returns whether a line is a field of this name.
+fn is_field(line: &[u8], name: &str) -> bool {
+    let known = line.split(|byte| *byte == b':').next();
+    known.is_some_and(|known| known.eq_ignore_ascii_case(name.as_bytes()))
+}
+
 /// Returns the lines without those of this name; `None` if there are none of it.
 fn without(lines: &[u8], name: &str) -> Option<Vec<u8>> {
-    let is_named = |line: &[u8]| {
-        let known = line.split(|&byte| byte == b':').next();
-        known.is_some_and(|known| known.eq_ignore_ascii_case(name.as_bytes()))
-    };
-    let mut lines = lines.split_inclusive(|&byte| byte == b'\n');
-    let others: Vec<_> = lines.clone().filter(|line| !is_named(line)).flatten().copied().collect();
-    lines.any(is_named).then_some(others)
+    let mut lines = lines.split_inclusive(|byte| *byte == b'\n');
+    let others = lines.clone().filter(|line| !is_field(line, name)).flatten().copied().collect();
+    lines.any(|line| is_field(line, name)).then_some(others)
 }
 
 impl PathField {

@@ -16,6 +16,7 @@ use crate::files::open_files::{ResidentUntil, ServedFile};
 use crate::listing::make::ListingPieces;
 use crate::routing::cached::{CacheFacts, CachedBody};
 use crate::routing::error_page::error_page;
+use crate::routing::path_fields::has_field;
 use crate::server::limits::client_budget::Reservation;
 use crate::server::settings::SiteSettings;
 use underpass_protocol::request::negotiate::wants_html;
@@ -302,7 +303,7 @@ impl Response {
     ) {
         if let Some(value) = &settings.cache_control
             && matches!(self.status, 200 | 206 | 304)
-            && !has_field(&self.fields, b"cache-control")
+            && !has_field(&self.fields, "cache-control")
         {
             self.add_field("Cache-Control", value);
         }
@@ -343,14 +344,6 @@ impl Response {
         self.closes = true;
         self
     }
-}
-
-/// Returns whether these lines have a field of this name.
-pub(crate) fn has_field(lines: &[u8], name: &[u8]) -> bool {
-    lines.split(|byte| *byte == b'\n').any(|line| {
-        let line_name = line.split(|byte| *byte == b':').next().unwrap_or_default();
-        line_name.eq_ignore_ascii_case(name)
-    })
 }
 
 /// Returns whether a file's bytes are sent from one buffer with the head.
