@@ -7,6 +7,7 @@ mod cached;
 mod checks;
 mod listing;
 mod pages;
+pub(crate) mod pause;
 mod unread;
 
 use std::future::Future;
@@ -438,9 +439,13 @@ impl<'a> SlowResponse<'a> {
                 let _ = self.link.peer.writable().await;
                 self.link.peer.note_read();
             }
-            Status::Waiting(Wait::Acknowledgement | Wait::Source | Wait::Writer) => {
+            Status::Waiting(wait @ (Wait::Acknowledgement | Wait::Source | Wait::Writer)) => {
                 let since = *self.waiting_since.get_or_insert_with(Instant::now);
-                sleep(poll_interval(since)).await;
+                if wait == Wait::Acknowledgement && since.elapsed() < SHORT_WAIT {
+                    self.link.worker.pauses.pause().await;
+                } else {
+                    sleep(poll_interval(since)).await;
+                }
                 return self.should_continue();
             }
         }
@@ -484,6 +489,9 @@ impl<'a> SlowResponse<'a> {
         self.outcome.failure = Some(failure);
     }
 }
+
+/// The time for which acknowledgements are expected at any moment.
+const SHORT_WAIT: Duration = Duration::from_millis(1);
 
 /// The interval at which a response that waits for other work checks its client.
 const CLIENT_CHECK_INTERVAL: Duration = Duration::from_millis(500);

@@ -12,6 +12,7 @@ use tokio::sync::Semaphore;
 use underpass_engine::{Capabilities, PipePool};
 
 use crate::connection::peer::{Activity, Peer};
+use crate::connection::send::pause::ShortPauses;
 use crate::files::open_files::OpenFiles;
 use crate::observe::pending_entry::LineBuffers;
 use crate::server::limits::helper_shares::HelperShares;
@@ -47,6 +48,8 @@ pub(crate) struct Worker {
     pub(crate) helpers: HelperShares,
     /// The line of work that takes longer than a short response.
     pub(crate) turns: TurnQueue,
+    /// Pauses of responses whose end waits for acknowledgements.
+    pub(crate) pauses: ShortPauses,
     peers: RefCell<Slab<Rc<Peer>>>,
     /// The connections that have been idle the longest.
     idlest: RefCell<LongestIdle>,
@@ -82,6 +85,7 @@ impl Worker {
             handshakes: Semaphore::new(STEPS_AT_ONCE),
             helpers: HelperShares::new(max_helpers(&shared.settings)),
             turns: TurnQueue::default(),
+            pauses: ShortPauses::default(),
             peers: RefCell::default(),
             idlest: RefCell::default(),
             idlest_of_address: RefCell::default(),

@@ -1,0 +1,103 @@
+//! Pauses that are shorter than a millisecond, the resolution of the runtime's timers.
+
+use std::cell::{Cell, OnceCell};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::time::sleep;
+
+/// A timer for the short pauses of one worker: those that overlap end together.
+#[derive(Debug, Default)]
+pub(crate) struct ShortPauses {
+    /// `None` if the system gives no timer.
+    timer: OnceCell<Option<AsyncFd<OwnedFd>>>,
+    /// The number of times that the timer was set.
+    set: Cell<u64>,
+    is_set: Cell<bool>,
+}
+
+impl ShortPauses {
+    /// Waits for at most [`SHORT_PAUSE`], or a millisecond or two without a timer.
+    pub(super) async fn pause(&self) {
+        if self.wait().await.is_err() {
+            sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    async fn wait(&self) -> io::Result<()> {
+        let timer = self.timer.get_or_init(|| new_timer().ok());
+        let timer = timer.as_ref().ok_or(io::ErrorKind::Unsupported)?;
+        if !self.is_set.get() {
+            timerfd_settime(timer, TimerfdTimerFlags::empty(), &ONCE)?;
+            self.is_set.set(true);
+            self.set.set(self.set.get() + 1);
+        }
+        let set = self.set.get();
+        timer.readable().await?.clear_ready();
+        // Another pause that ended at the same time may have set it again.
+        if self.set.get() == set {
+            self.is_set.set(false);
+        }
+        Ok(())
+    }
+}
+
+#[allow(deprecated, reason = "sound for an OwnedFd, and what replaces it is unsafe")]
+fn new_timer() -> io::Result<AsyncFd<OwnedFd>> {
+    let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+    AsyncFd::with_interest(timerfd_create(TimerfdClockId::Monotonic, flags)?, Interest::READABLE)
+}
+
+/// Setting a timer again also forgets that it has fired, so it is never read.
+const ONCE: Itimerspec = Itimerspec {
+    it_interval: Timespec { tv_sec: 0, tv_nsec: 0 },
+    it_value: Timespec { tv_sec: 0, tv_nsec: SHORT_PAUSE.as_nanos() as i64 },
+};
+
+/// The duration of a short pause: over loopback and in a data centre, a client takes the end of a
+/// response in less than a millisecond.
+const SHORT_PAUSE: Duration = Duration::from_micros(200);
+
+#[cfg(test)]
+mod tests {
+    use super::ShortPauses;
+    use std::future::Future;
+    use std::pin::pin;
+    use std::rc::Rc;
+    use std::task::{Context, Waker};
+    use std::time::Duration;
+    use tokio::runtime::Builder;
+    use tokio::task::{LocalSet, spawn_local, yield_now};
+    use tokio::time::timeout;
+
+    #[test]
+    fn pauses_that_overlap_or_are_abandoned_end() {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let set = LocalSet::new();
+        let pauses = Rc::new(ShortPauses::default());
+        let others = Rc::clone(&pauses);
+        let pausing = set.run_until(async move {
+            let other = spawn_local(async move {
+                for _ in 0..100 {
+                    others.pause().await;
+                }
+            });
+            for _ in 0..100 {
+                let mut context = Context::from_waker(Waker::noop());
+                let _ = pin!(pauses.pause()).poll(&mut context);
+                yield_now().await;
+            }
+            pauses.pause().await;
+            other.await.unwrap();
+            assert!(matches!(pauses.timer.get(), Some(Some(_))), "it has its own timer");
+        });
+        runtime.block_on(async { timeout(Duration::from_secs(10), pausing).await.unwrap() });
+    }
+}
