@@ -223,14 +223,15 @@ impl<'b> Request<'_, 'b> {
         self.method == Method::Get && !self.fields.iter().any(is_condition)
     }
 
-    /// Returns whether the peer waits for `100 Continue` before it sends the body (RFC 9110
-    /// 10.1.1).
+    /// Returns whether the peer waits for `100 Continue` before it sends the body. Other
+    /// expectations, which RFC 9110 10.1.1 allows to refuse with 417, are ignored, as by nginx.
     ///
     /// HTTP/1.0 has no such status.
     #[must_use]
     pub fn expects_continue(&self) -> bool {
+        let mut expectations = self.fields("expect").flat_map(|value| value.split(|&b| b == b','));
         self.minor_version >= 1
-            && self.field("expect").is_some_and(|value| value.eq_ignore_ascii_case(b"100-continue"))
+            && expectations.any(|it| it.trim_ascii().eq_ignore_ascii_case(b"100-continue"))
     }
 
     /// Returns the requested server: the authority of the target, or else of `Host` (RFC 9112

@@ -214,8 +214,16 @@ fn a_connection_stays_open_as_its_version_has_it() {
 
 #[test]
 fn only_a_client_that_asks_waits_for_100() {
-    assert!(with_fields(&["Expect: 100-Continue"], |request| request.expects_continue()));
-    assert!(!with_fields(&[], |request| request.expects_continue()));
+    for (fields, expected) in [
+        (&["Expect: 100-Continue"][..], true),
+        (&["Expect: 100-continue, foo"], true),
+        (&["Expect: foo", "Expect: bar=\"a\" ,100-continue"], true),
+        (&["Expect: foo, 100-continues"], false),
+        (&[], false),
+    ] {
+        let expects = with_fields(fields, |request| request.expects_continue());
+        assert_eq!(expects, expected, "{fields:?}");
+    }
     assert!(!with_request("PUT / HTTP/1.0", &["Expect: 100-continue"], |request| {
         request.expects_continue()
     }));
