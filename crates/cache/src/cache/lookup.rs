@@ -20,7 +20,7 @@ impl Cache {
     pub async fn find(&self, key: &CacheKey, request: &ObjectRequest) -> Lookup {
         // If the client disconnects, this is dropped, too.
         let mut counted = self.shared.popularity.count_for_now(key);
-        let found = self.look_for(key, request).await;
+        let found = self.find_uncounted(key, request).await;
         // A failure does not tell whether the object exists and could be kept.
         counted.stays = match &found {
             Lookup::Entry(entry) => entry.is_stored() || entry.relay_slot.is_some(),
@@ -30,7 +30,8 @@ impl Cache {
         found
     }
 
-    async fn look_for(&self, key: &CacheKey, request: &ObjectRequest) -> Lookup {
+    /// Does the same for a request that does not make the object [popular](Self::popular).
+    pub async fn find_uncounted(&self, key: &CacheKey, request: &ObjectRequest) -> Lookup {
         let object = self.shared.object(key);
         let mut is_collapsed = false;
         for _ in 0..MAX_ATTEMPTS {

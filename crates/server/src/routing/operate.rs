@@ -101,7 +101,8 @@ async fn fill(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>) -> R
     }
     let range = (to < u64::MAX && from < to).then_some(from..to);
     let request = ObjectRequest { range, ..ObjectRequest::default() };
-    let Some(found) = ctx.peer.while_connected(cache.find(&key, &request)).await else {
+    // No client reads the file, however often parts of it are filled.
+    let Some(found) = ctx.peer.while_connected(cache.find_uncounted(&key, &request)).await else {
         return ctx.error(CLIENT_LEFT, "");
     };
     match found {

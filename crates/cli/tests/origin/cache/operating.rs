@@ -100,7 +100,7 @@ fn a_node_is_filled_and_expired_by_clients_with_write_access() {
         assert_eq!(post(&node, target, &[writer]), 200, "{target}");
     }
     assert_eq!(node.get("/.underpass/popular").status, 401);
-    assert_eq!(node.ask("GET", "/.underpass/popular", &[reader]).body, b"/a/b 1\n");
+    assert_eq!(node.ask("GET", "/.underpass/popular", &[reader]).status, 200);
 }
 
 #[test]
@@ -229,6 +229,19 @@ fn only_files_that_nodes_store_count_as_popular() {
         node.get(path);
     }
     assert_eq!(node.get("/.underpass/popular").body, b"/kept 1\n");
+}
+
+/// `underpass fill --rate` has a file filled part by part.
+#[test]
+fn fills_make_nothing_popular() {
+    let origin = hello();
+    let node = Node::new(&origin.url(), &[]);
+    for part in ["&from=0&to=2", "&from=2&to=5", ""] {
+        assert_eq!(post(&node, &format!("/.underpass/fill?path=/a{part}"), &[]), 200);
+    }
+    assert_eq!(node.get("/.underpass/popular").body, b"");
+    node.get("/a").assert_is(200, b"hello");
+    assert_eq!(node.get("/.underpass/popular").body, b"/a 1\n");
 }
 
 /// A proxy on this machine may add nothing to what it forwards; its user is another one.
