@@ -44,8 +44,8 @@ pub(crate) struct ObjectState {
     pub(crate) response: Option<Arc<BufferedResponse>>,
     /// The time until which each client's request is forwarded separately.
     pub(crate) private_until: Option<Instant>,
-    /// The time until which requests are relayed, because the quota has no space for the object.
-    pub(crate) no_room_until: Option<Instant>,
+    /// The time until which requests are relayed, because the object could not be stored, and why.
+    relayed_until: Option<(Instant, CacheErrorKind)>,
     /// The time until which the stale version is used, because the origin asked for a pause or
     /// failed to send a new one, and the kind of failure.
     pub(crate) pause: Option<(Instant, CacheErrorKind)>,
@@ -62,9 +62,17 @@ impl ObjectState {
         lasts(self.private_until)
     }
 
-    /// Returns whether requests are relayed.
-    pub(crate) fn has_no_room(&self) -> bool {
-        lasts(self.no_room_until)
+    /// Returns why requests are relayed, if they are.
+    pub(crate) fn why_relayed(&self) -> Option<CacheErrorKind> {
+        self.relayed_until.filter(|(until, _)| Instant::now() < *until).map(|(_, why)| why)
+    }
+
+    /// Relays requests for this time, or for longer if that is known already.
+    pub(crate) fn relay_for(&mut self, time: Duration, why: CacheErrorKind) {
+        let until = Instant::now() + time;
+        if self.relayed_until.is_none_or(|(known, _)| known < until) {
+            self.relayed_until = Some((until, why));
+        }
     }
 }
 
@@ -256,11 +264,11 @@ pub(crate) enum FetchOutcome {
         /// Whether it was stored, so that waiting requests may get it, even if replaced since.
         is_stored: bool,
     },
-    /// The origin sent this version, with this status. The quota has no space for it, so only the
-    /// client that started the fetch gets it.
-    Relayed(Arc<ObjectVersion>, u16, RelaySlot),
-    /// The quota has no space for the object, and the client that started the fetch has too many
-    /// relays. Other clients start their own.
+    /// The origin sent this version, with this status. It cannot be stored for this reason, so only
+    /// the client that started the fetch gets it.
+    Relayed(Arc<ObjectVersion>, u16, RelaySlot, CacheErrorKind),
+    /// The object cannot be stored, and the client that started the fetch has too many relays.
+    /// Other clients start their own.
     NotRelayed,
     /// The origin confirmed the stored version with this status.
     Valid(Arc<ObjectVersion>, u16),

@@ -86,13 +86,13 @@ impl Cache {
                 }
                 self.entry_now(object, current, Some("revalidating"), request)
             }
-            LookupPlan::FetchAlone { is_relayed } => {
+            LookupPlan::FetchAlone { why_relayed } => {
                 drop(state);
                 let Some(permit) = self.shared.clients.acquire(request.client) else {
                     return LookupStep::Busy;
                 };
                 let pending = Arc::new(PendingFetch::new(epoch, request.client));
-                let request = ObjectRequest { is_relayed, ..request.clone() };
+                let request = ObjectRequest { why_relayed, ..request.clone() };
                 self.start_fetch(object, Arc::clone(&pending), &request, permit, true);
                 LookupStep::Wait { pending, is_own: true }
             }
@@ -125,7 +125,7 @@ impl Cache {
             return LookupPlan::Response(response);
         }
         let current = state.current.clone().filter(|current| current.is_servable());
-        let is_relayed = request.is_relayed || state.has_no_room();
+        let why_relayed = request.why_relayed.or(state.why_relayed());
         let is_private = state.is_private();
         if let Some(current) = &current {
             let current = || Arc::clone(current);
@@ -142,8 +142,10 @@ impl Cache {
             }
         }
         match &state.pending {
-            _ if is_relayed && current.is_none() => LookupPlan::FetchAlone { is_relayed },
-            Some(_) if is_private => LookupPlan::FetchAlone { is_relayed },
+            _ if why_relayed.is_some() && current.is_none() => {
+                LookupPlan::FetchAlone { why_relayed }
+            }
+            Some(_) if is_private => LookupPlan::FetchAlone { why_relayed },
             Some(pending) => LookupPlan::Join(Arc::clone(pending)),
             None => LookupPlan::Fetch,
         }
@@ -220,8 +222,8 @@ impl Cache {
                 entry(version, CacheStatus { is_stored, ..forwarded(Some(status)) })
             }
             FetchOutcome::Relayed(..) | FetchOutcome::NotRelayed if !is_own => return None,
-            FetchOutcome::Relayed(current, status, relay_slot) => {
-                let cache = forwarded(Some(status)).relayed();
+            FetchOutcome::Relayed(current, status, relay_slot, why) => {
+                let cache = forwarded(Some(status)).relayed(why.label());
                 let mut entry = self.entry(object, current, cache, request);
                 entry.relay_slot = Some(relay_slot);
                 Lookup::Entry(entry)
@@ -268,8 +270,8 @@ enum LookupPlan {
     ServeAndRevalidate(Arc<ObjectVersion>),
     /// By a fetch for this request only.
     FetchAlone {
-        /// Whether the object bypasses the disk.
-        is_relayed: bool,
+        /// The reason why the object bypasses the disk, if it does.
+        why_relayed: Option<CacheErrorKind>,
     },
     /// By joining a fetch in progress.
     Join(Arc<PendingFetch>),

@@ -96,6 +96,12 @@ impl Reader {
         lock(&self.relay).as_ref().map(Relay::pipe)
     }
 
+    /// Returns the reason why the bytes are in the [pipe](Self::pipe), if they are.
+    #[must_use]
+    pub fn why_relayed(&self) -> Option<CacheErrorKind> {
+        lock(&self.relay).as_ref().map(|relay| relay.why)
+    }
+
     /// Returns how many bytes of a range are present in the file.
     #[must_use]
     pub fn present(&self, range: &Range<u64>) -> u64 {
@@ -159,7 +165,8 @@ impl Reader {
                         && self.version.validator().is_some()
                         && self.version.broken().is_none() =>
                 {
-                    let started = relay.insert(ready!(self.start_relay(context.waker()))?);
+                    let started = ready!(self.start_relay(error.kind(), context.waker()))?;
+                    let started = relay.insert(started);
                     let hole = at..self.version.hole_end(at, end);
                     return started.poll(hole, context.waker()).unwrap_or(Poll::Ready(Ok(at)));
                 }
@@ -193,10 +200,10 @@ impl Reader {
     }
 
     /// Starts a relay of bytes that cannot be stored.
-    fn start_relay(&self, waker: &Waker) -> Poll<Result<Relay, CacheError>> {
+    fn start_relay(&self, why: CacheErrorKind, waker: &Waker) -> Poll<Result<Relay, CacheError>> {
         let permit = ready!(self.permit(&self.shared.relaying, waker))?;
         let (relay, writer) =
-            Relay::new().map_err(|error| CacheErrorKind::Busy.with_source(error))?;
+            Relay::new(why).map_err(|error| CacheErrorKind::Busy.with_source(error))?;
         let (shared, object) = (Arc::clone(&self.shared), Arc::clone(&self.object));
         let (version, cdn_loop) = (Arc::clone(&self.version), self.cdn_loop.clone());
         let job = move || {

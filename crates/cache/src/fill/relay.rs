@@ -24,6 +24,8 @@ pub(crate) struct Relay {
     pipe: Arc<OwnedFd>,
     shared: Arc<RelayShared>,
     ranges: Sender<Range<u64>>,
+    /// The reason why the bytes are not stored.
+    pub(crate) why: CacheErrorKind,
 }
 
 /// The origin's end of a relay. Dropping it ends the client's response.
@@ -54,15 +56,15 @@ struct RelayState {
 }
 
 impl Relay {
-    /// Creates both ends.
-    pub(crate) fn new() -> io::Result<(Self, RelayWriter)> {
+    /// Creates both ends, for bytes that are not stored for the reason `why`.
+    pub(crate) fn new(why: CacheErrorKind) -> io::Result<(Self, RelayWriter)> {
         let (read_end, write_end) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         // A smaller pipe works, too.
         let _ = fcntl_setpipe_size(&write_end, CAPACITY);
         let (sender, ranges) = channel();
         let shared = Arc::new(RelayShared::default());
         let writer = RelayWriter { pipe: write_end.into(), shared: Arc::clone(&shared), ranges };
-        Ok((Self { pipe: Arc::new(read_end), shared, ranges: sender }, writer))
+        Ok((Self { pipe: Arc::new(read_end), shared, ranges: sender, why }, writer))
     }
 
     /// Returns the end of the pipe from which the bytes are read in order.
@@ -201,7 +203,7 @@ mod tests {
     #[test]
     fn a_relay_that_ends_early_has_failed() {
         for (end, len, is_whole) in [(10, 10, true), (9, 10, false), (9, u64::MAX, true)] {
-            let (client, writer) = Relay::new().unwrap();
+            let (client, writer) = Relay::new(CacheErrorKind::NoRoom).unwrap();
             assert!(client.poll(0..len, Waker::noop()).unwrap().is_pending());
             writer.shared.arrived(end);
             writer.end(Ok(()));
@@ -220,7 +222,7 @@ mod tests {
         let mut origin = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (_silent, _) = listener.accept().unwrap();
         origin.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        let (client, writer) = Relay::new().unwrap();
+        let (client, writer) = Relay::new(CacheErrorKind::NoRoom).unwrap();
         drop(client);
         writer.shared.watch(Some(origin.try_clone().unwrap()));
         assert_eq!(origin.read(&mut [0]).unwrap(), 0);

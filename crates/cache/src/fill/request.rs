@@ -6,6 +6,7 @@ use std::ops::Range;
 use underpass_client::download::interpret::{FileRequest, StrongValidator};
 
 use super::origins::{OriginFailure, OriginResponse, is_node_id};
+use crate::error::CacheErrorKind;
 use crate::key::CacheKey;
 use crate::shared::CacheState;
 
@@ -16,8 +17,8 @@ pub struct ObjectRequest {
     pub range: Option<Range<u64>>,
     /// The value of the request's `CDN-Loop` field (RFC 8586), whose nodes are forwarded.
     pub cdn_loop: String,
-    /// Whether the object is relayed without being stored, because there is no room for it.
-    pub is_relayed: bool,
+    /// The reason why the object is relayed without being stored, if it is.
+    pub why_relayed: Option<CacheErrorKind>,
     /// The client or its network, which limits its fetches, fills and relays; `None` for no limit.
     pub client: Option<IpAddr>,
 }

@@ -58,9 +58,14 @@ impl CacheState {
             self.reserve(bytes)?;
             room.reserved += bytes;
         } else if !self.quota.pass(room, bytes, &self.folder.objects()) {
-            return Err(CacheErrorKind::NoRoom.into());
+            return Err(self.no_room().into());
         }
         Ok(())
+    }
+
+    /// Returns why there is no room for a fill.
+    fn no_room(&self) -> CacheErrorKind {
+        if self.quota.is_read_only() { CacheErrorKind::Disk } else { CacheErrorKind::NoRoom }
     }
 
     /// Reserves space for a fill, evicting other objects if necessary.
@@ -69,7 +74,7 @@ impl CacheState {
             let is_pinned = |unit: &StoredUnit| self.is_pinned(unit);
             match self.quota.try_reserve(bytes, &self.folder.objects(), is_pinned) {
                 Ok(()) => return Ok(()),
-                Err(QuotaExceeded::Permanently) => return Err(CacheErrorKind::NoRoom.into()),
+                Err(QuotaExceeded::Permanently) => return Err(self.no_room().into()),
                 Err(QuotaExceeded::Evict(unit)) => {
                     self.evict_one(&unit).map_err(|_| CacheErrorKind::NoRoom)?;
                 }

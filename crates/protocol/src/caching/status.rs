@@ -26,7 +26,7 @@ pub struct CacheStatus {
     pub is_stored: bool,
     /// Whether the origin has confirmed what was stored.
     pub is_confirmed: bool,
-    /// Whether the response was passed on because there was no room for it.
+    /// Whether the response was passed on because it could not be stored.
     pub is_relayed: bool,
     /// Whether one request to the origin served several clients.
     pub is_collapsed: bool,
@@ -35,11 +35,12 @@ pub struct CacheStatus {
 }
 
 impl CacheStatus {
-    /// Returns the status of a response that is passed on because there is no room for it.
+    /// Returns the status of a response that is passed on because it cannot be stored; `why` is the
+    /// detail.
     #[must_use]
-    pub fn relayed(self) -> Self {
+    pub fn relayed(self, why: &'static str) -> Self {
         let forward = self.forward.or(Some(Forward::Partial));
-        let detail = self.detail.or(Some("no-room"));
+        let detail = self.detail.or(Some(why));
         Self { forward, is_stored: false, is_relayed: true, detail, ..self }
     }
 

@@ -233,7 +233,7 @@ fn cache_status_describes_hits_and_misses() {
     let changed = CacheStatus { forward: Some(Forward::Stale), ..miss };
     let confirmed = CacheStatus { is_confirmed: true, ..changed };
     assert_eq!([miss, changed, confirmed, hit].map(|it| it.is_new()), [true, true, false, false]);
-    let relayed = hit.relayed();
+    let relayed = hit.relayed("no-room");
     assert_eq!(relayed.to_string(), "underpass; fwd=partial; ttl=30; stored=?0; detail=no-room");
     assert_eq!(relayed.label(), "partial");
 }

@@ -124,7 +124,12 @@ impl CachedBody {
 
     /// Returns whether it is relayed from the origin without being stored.
     pub(crate) fn is_relayed(&self) -> bool {
-        self.reader.pipe().is_some()
+        self.why_relayed().is_some()
+    }
+
+    /// Returns the reason why it is relayed, if it is.
+    pub(crate) fn why_relayed(&self) -> Option<CacheErrorKind> {
+        self.reader.why_relayed()
     }
 
     /// Returns whether the end of the connection delimits the body.

@@ -3,9 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use underpass_cache::{
-    Cache, CacheEntry, CacheError, CacheErrorKind, CacheStats, Lookup, ObjectRequest,
-};
+use underpass_cache::{Cache, CacheEntry, CacheError, CacheStats, Lookup, ObjectRequest};
 use underpass_observe::transfers::CacheRow;
 use underpass_protocol::request::target::Target;
 use underpass_protocol::response::head::PLAIN_TEXT;
@@ -112,10 +110,9 @@ async fn fill(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>) -> R
             status => ctx.error_until(status, "", response.retry_after),
         },
         Lookup::Failed { error, retry_after, .. } => not_filled(ctx, &error, retry_after),
-        Lookup::Entry(entry) if entry.cache.is_relayed => {
-            not_filled(ctx, &CacheErrorKind::NoRoom.into(), None)
+        Lookup::Entry(entry) if !entry.is_stored() && !entry.cache.is_relayed => {
+            ctx.error(409, NOT_KEPT)
         }
-        Lookup::Entry(entry) if !entry.is_stored() => ctx.error(409, NOT_KEPT),
         Lookup::Entry(entry) => match ctx.peer.while_connected(fetch(&entry, from, to)).await {
             Some(Ok(fetched)) => {
                 let (cache, len) = (cache.clone(), entry.len());
@@ -157,12 +154,12 @@ async fn fetch(entry: &CacheEntry, from: u64, to: u64) -> Result<u64, CacheError
     // A response that has just begun was begun for this request.
     let present = if entry.cache.is_new() { 0 } else { entry.present(&(from..to)) };
     let mut at = from;
+    let stored = || reader.why_relayed().map_or(Ok(()), |why| Err(CacheError::from(why)));
+    // What is relayed is not stored.
+    stored()?;
     while at < to {
         let arrived = reader.wait_for(at, to).await?;
-        if reader.pipe().is_some() {
-            // It would be relayed, and not be stored.
-            return Err(CacheErrorKind::NoRoom.into());
-        }
+        stored()?;
         if arrived == at {
             break;
         }

@@ -85,7 +85,7 @@ pub(crate) async fn respond(
     let mut request = ObjectRequest {
         range: first_range(&ctx.request),
         cdn_loop,
-        is_relayed: false,
+        why_relayed: None,
         client: client(ctx),
     };
     let began = Instant::now();
@@ -108,8 +108,10 @@ pub(crate) async fn respond(
                     CacheErrorKind::Changed => {}
                     // It was dropped, and is fetched again; if the disk fails then, it is relayed.
                     CacheErrorKind::Disk if attempt == 0 => {}
-                    CacheErrorKind::NoRoom | CacheErrorKind::Disk if !request.is_relayed => {
-                        request.is_relayed = true;
+                    why @ (CacheErrorKind::NoRoom | CacheErrorKind::Disk)
+                        if request.why_relayed.is_none() =>
+                    {
+                        request.why_relayed = Some(why);
                     }
                     _ => {
                         let response = failed(ctx, error, None, &entry.cache);
@@ -179,9 +181,9 @@ async fn serve(
     let mut at = 0;
     let waits_for_len = entry.len().is_none() && needs_len(ctx, entry);
     while waits_for_len && entry.len().is_none() {
-        if entry.cache.is_relayed {
+        if let Some(why) = reader.why_relayed() {
             // The length of a relayed object is only known when it has all been sent.
-            return Err(CacheErrorKind::NoRoom.into());
+            return Err(why.into());
         }
         at = reader.wait_for(at, u64::MAX).await?;
     }
@@ -273,8 +275,8 @@ fn response(
     body: Option<CachedBody>,
     origin_bytes: u64,
 ) -> Response {
-    let is_relayed = body.as_ref().is_some_and(CachedBody::is_relayed);
-    let cache = if is_relayed { entry.cache.relayed() } else { entry.cache };
+    let why_relayed = body.as_ref().and_then(CachedBody::why_relayed);
+    let cache = why_relayed.map_or(entry.cache, |why| entry.cache.relayed(why.label()));
     let (mut custom, mut of_path) = (None, Vec::new());
     if matches!(plan.status, 200 | 206 | 304) {
         let site = ctx.site();

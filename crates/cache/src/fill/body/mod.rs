@@ -166,7 +166,7 @@ impl Fill {
             }
             if is_full && !has_len {
                 // The next request for it bypasses the disk from the start.
-                self.object.state().no_room_until = Some(Instant::now() + TOO_LARGE_TIME);
+                self.object.state().relay_for(TOO_LARGE_TIME, CacheErrorKind::NoRoom);
             }
             let may_resume = error.kind().is_transient()
                 && !self.has_left()

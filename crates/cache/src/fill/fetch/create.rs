@@ -8,9 +8,10 @@ use underpass_client::Response;
 use underpass_client::download::interpret::StrongValidator;
 
 use super::Fetch;
+use crate::error::CacheErrorKind;
 use crate::ranges::RangeSet;
 use crate::shared::is_full;
-use crate::store::{StoredHead, is_of_content, millis, stored_fields};
+use crate::store::{StoredHead, is_of_content, is_shortage, millis, stored_fields};
 use crate::version::ObjectVersion;
 
 impl Fetch<'_> {
@@ -34,12 +35,16 @@ impl Fetch<'_> {
 
     /// Creates a version, if necessary after restoring the folder or evicting other objects. The
     /// files of a stored version stay locked until it is in place.
+    ///
+    /// # Errors
+    ///
+    /// The reason why the body is relayed.
     pub(super) fn create_or_evict(
         &self,
         response: &Response,
         size: Option<u64>,
         is_stored: bool,
-    ) -> Created<'_> {
+    ) -> Created<'_, CacheErrorKind> {
         let create = || self.create(response, size, is_stored);
         let mut created = match create() {
             Err(_) if self.shared.restore_folder() => create(),
@@ -53,7 +58,12 @@ impl Fetch<'_> {
                 _ => break,
             }
         }
-        created
+        self.shared.note_stored(created.as_ref().map(drop));
+        created.map_err(|error| match error {
+            error if is_full(&error) => CacheErrorKind::NoRoom,
+            error if is_shortage(&error) => CacheErrorKind::Busy,
+            _ => CacheErrorKind::Disk,
+        })
     }
 
     fn create(&self, response: &Response, size: Option<u64>, is_stored: bool) -> Created<'_> {
@@ -76,7 +86,7 @@ impl Fetch<'_> {
 }
 
 /// A new version, and the lock on its files if it is stored.
-pub(super) type Created<'o> = io::Result<(ObjectVersion, Option<MutexGuard<'o, ()>>)>;
+pub(super) type Created<'o, E = io::Error> = Result<(ObjectVersion, Option<MutexGuard<'o, ()>>), E>;
 
 /// The maximum number of objects that are evicted to free inodes for the files of another one.
 const MAX_EVICTED_FOR_FILES: u32 = 4;

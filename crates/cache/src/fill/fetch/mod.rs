@@ -340,20 +340,16 @@ impl Fetch<'_> {
             && !keeps_stored
             && self.may_store(&received.answer.response);
         // A stale version that may be used is validated even if there is no room for a new one.
-        let room = if self.wanted.is_relayed || self.object().state().has_no_room() {
-            None
-        } else {
-            self.shared.room_for(&(start..end), is_stored).ok()
+        let room = match self.room_for(&(start..end), is_stored) {
+            Ok(room) => room,
+            Err(why) => return self.relay(received, total, start..end, why),
         };
-        let Some(room) = room else { return self.relay(received, total, start..end) };
         let created = self.create_or_evict(&received.answer.response, total, is_stored);
-        self.shared.note_stored(created.as_ref().map(drop));
         let (version, files) = match created {
             Ok((version, files)) => (Arc::new(version), files),
-            // The disk is full or has failed.
-            Err(_) => {
+            Err(why) => {
                 self.shared.quota.release(&room, &[]);
-                return self.relay(received, total, start..end);
+                return self.relay(received, total, start..end, why);
             }
         };
         if has_no_ranges {
@@ -387,6 +383,15 @@ impl Fetch<'_> {
         })));
     }
 
+    /// Makes room for a body, or returns why it is relayed.
+    fn room_for(&self, body: &Range<u64>, is_stored: bool) -> Result<Room, CacheErrorKind> {
+        let why_relayed = self.wanted.why_relayed.or(self.object().state().why_relayed());
+        match why_relayed {
+            Some(why) => Err(why),
+            None => self.shared.room_for(body, is_stored).map_err(|error| error.kind()),
+        }
+    }
+
     /// Makes a stored version the current one, unless the object was purged meanwhile.
     fn put(&self, version: &Arc<ObjectVersion>) {
         let digest = self.object().key.digest();
@@ -409,21 +414,25 @@ impl Fetch<'_> {
         }
     }
 
-    /// Relays a response to the client that started the fetch. Other clients start their own.
-    fn relay(&self, received: OriginResponse, total: Option<u64>, body: Range<u64>) {
+    /// Relays a response to the client that started the fetch, because it cannot be stored. Other
+    /// clients start their own.
+    fn relay(
+        &self,
+        received: OriginResponse,
+        total: Option<u64>,
+        body: Range<u64>,
+        why: CacheErrorKind,
+    ) {
         let status = received.answer.response.status;
         let head = self.head(&received.answer.response, total);
         if !self.keeps_stored(&received.answer.response) {
             // The stored version is outdated.
             self.withdraw();
         }
-        let mut state = self.object().state();
-        // An object known to be too large keeps its later time.
-        state.no_room_until = state.no_room_until.max(Some(Instant::now() + NO_ROOM_TIME));
-        drop(state);
+        self.object().state().relay_for(RELAY_TIME, why);
         let file = self.shared.null.try_clone().map(OwnedFd::from);
         let permit = self.shared.relaying.acquire(self.wanted.client);
-        let (Ok(file), Ok((for_client, writer)), Some(permit)) = (file, Relay::new(), permit)
+        let (Ok(file), Ok((for_client, writer)), Some(permit)) = (file, Relay::new(why), permit)
         else {
             return self.guard.finish(FetchOutcome::NotRelayed);
         };
@@ -438,7 +447,7 @@ impl Fetch<'_> {
             return self.guard.finish(FetchOutcome::NotRelayed);
         }
         let relay_slot = Arc::new(Mutex::new(Some(for_client)));
-        self.guard.finish(FetchOutcome::Relayed(version, status, relay_slot));
+        self.guard.finish(FetchOutcome::Relayed(version, status, relay_slot, why));
     }
 }
 
@@ -446,7 +455,7 @@ impl Fetch<'_> {
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 
 /// How long an object is relayed after it could not be stored.
-const NO_ROOM_TIME: Duration = Duration::from_secs(1);
+const RELAY_TIME: Duration = Duration::from_secs(1);
 
 /// How long a response that must not be shared is fetched separately for each client.
 const PRIVATE_TIME: Duration = Duration::from_secs(10);

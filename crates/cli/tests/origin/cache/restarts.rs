@@ -360,7 +360,7 @@ fn is_fetched_again(errno: &str) {
     });
     let relayed = node.get("/a");
     relayed.assert_is(200, &object.bytes);
-    assert!(relayed.cache().ends_with("; stored=?0; detail=no-room"), "{}", relayed.cache());
+    assert!(relayed.cache().ends_with("; stored=?0; detail=disk"), "{}", relayed.cache());
     assert_eq!(node.metric("damaged_total"), 3);
 }
 
@@ -506,6 +506,22 @@ fn a_folder_that_is_removed_is_reported_once() {
     let said = node.server.end().stderr;
     let lines: Vec<_> = said.lines().filter(|line| line.contains("was removed")).collect();
     assert!(matches!(lines[..], [line] if line.contains("restarted")), "{said}");
+}
+
+#[test]
+fn what_a_disk_does_not_take_is_not_said_to_lack_room() {
+    let object = Object::new(b"hello".to_vec(), "a");
+    let origin = Origin::of(&object);
+    let node = Node::new(&origin.url(), &[]);
+    fs::remove_dir_all(node.cache.path()).unwrap();
+    let relayed = node.get("/a");
+    relayed.assert_is(200, b"hello");
+    assert!(relayed.cache().ends_with("; stored=?0; detail=disk"), "{}", relayed.cache());
+    for path in ["/a", "/b"] {
+        let target = format!("/.underpass/fill?path={path}");
+        let filled = node.ask("POST", &target, &["Content-Length: 0"]);
+        assert_eq!((filled.status, filled.text().contains("the disk")), (503, true), "{filled:?}");
+    }
 }
 
 #[test]
