@@ -26,6 +26,11 @@ pub(crate) fn methods(changes: &Changes) -> &'static str {
     }
 }
 
+/// Returns the methods for folders, to which no bytes can be written.
+pub(crate) fn methods_of_folder(changes: &Changes) -> String {
+    methods(changes).replace(", PUT, PATCH", "")
+}
+
 /// Returns the response to a change that was refused.
 pub(crate) fn refused(ctx: &RequestContext<'_>, refusal: &ChangeRefusal) -> Response {
     if !refusal.failed.is_empty() {

@@ -66,7 +66,7 @@ impl UploadJob {
         }
         let mut response = match followed.and_then(|()| answer(&mut upload)) {
             Ok(response) => response,
-            Err(refusal) => refusal.response(&upload.request),
+            Err(refusal) => refusal.response(&upload.request, &site.settings.changes),
         };
         if params.explains {
             let timing = format!("path;desc=\"{}\"", refusal::mechanism_names(upload.report()));

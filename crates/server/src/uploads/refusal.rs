@@ -6,6 +6,7 @@ use std::io;
 use rustix::io::Errno;
 use underpass_engine::{Grouped, Report};
 
+use crate::changes::answer::methods_of_folder;
 use crate::changes::refusal::NAME_REFUSED;
 use crate::routing::response::{RETRY_SOON, Response};
 use crate::server::settings::Changes;
@@ -47,7 +48,7 @@ impl UploadRefusal {
     }
 
     /// Returns the response, in the form that the client understands.
-    pub(crate) fn response(&self, request: &Request) -> Response {
+    pub(crate) fn response(&self, request: &Request, changes: &Changes) -> Response {
         let mut response = match self.problem {
             Some(problem) => {
                 let text = problem.to_string().into_bytes();
@@ -58,6 +59,10 @@ impl UploadRefusal {
         };
         for (name, value) in &self.fields {
             response.add_field(name, value);
+        }
+        // The URL of a resumable upload has methods of its own.
+        if self.status == 405 && self.fields.is_empty() {
+            response.add_field("Allow", &methods_of_folder(changes));
         }
         response
     }
@@ -72,7 +77,7 @@ impl UploadRefusal {
 
     /// Creates the refusal of a file with the name of a folder.
     pub(crate) fn is_folder() -> Self {
-        Self::new(405, "there is a folder of this name").with("Allow", "GET, HEAD, OPTIONS")
+        Self::new(405, "there is a folder of this name")
     }
 
     /// Creates the response to an upload that has its name, which may not be on the disk.

@@ -66,7 +66,7 @@ impl UploadTarget {
             } else {
                 "a name that ends in a slash is a folder: create it with MKCOL"
             };
-            return Err(UploadRefusal::new(405, detail).with("Allow", "GET, HEAD, OPTIONS, MKCOL"));
+            return Err(UploadRefusal::new(405, detail));
         }
         if root.hides_entry(path, false) {
             return Err(UploadRefusal::new(403, NAME_HIDDEN));
