@@ -229,8 +229,8 @@ impl Cache {
                 Lookup::Entry(entry)
             }
             FetchOutcome::Valid(current, status) => {
-                let cache =
-                    CacheStatus { is_stored: true, is_confirmed: true, ..forwarded(Some(status)) };
+                let (is_stored, is_confirmed) = (current.is_stored(), true);
+                let cache = CacheStatus { is_stored, is_confirmed, ..forwarded(Some(status)) };
                 entry(current, cache)
             }
             FetchOutcome::Stale(current, error) => {

@@ -55,6 +55,12 @@ impl Cache {
         len.saturating_add(OBJECT_OVERHEAD)
     }
 
+    /// Returns whether its folder was removed, so that nothing is stored until the next start.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        self.shared.is_gone()
+    }
+
     /// Removes an object under the usual spellings of its path; returns whether it existed. Waits
     /// until the removal is on the disk.
     ///

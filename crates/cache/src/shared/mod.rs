@@ -248,6 +248,11 @@ impl CacheState {
             Restored::Present => return false,
             Restored::Gone => {
                 if !self.is_gone.swap(true, Ordering::Relaxed) {
+                    // What is open is still served, but no longer kept.
+                    for (_, version) in self.stored() {
+                        version.detach();
+                    }
+                    self.quota.forget_all();
                     self.notify(&CacheEvent::FolderGone);
                 }
                 return false;
@@ -262,12 +267,17 @@ impl CacheState {
         true
     }
 
+    /// Returns whether another program has removed the folder.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.is_gone.load(Ordering::Relaxed)
+    }
+
     /// Reports that an object could not be stored, unless the reason is known.
     pub(crate) fn note_stored(&self, created: Result<(), &io::Error>) {
         let Err(error) = created else {
             return self.cannot_store.store(false, Ordering::Relaxed);
         };
-        let is_known = is_full(error) || self.is_gone.load(Ordering::Relaxed);
+        let is_known = is_full(error) || self.is_gone();
         if !is_known && !self.cannot_store.swap(true, Ordering::Relaxed) {
             self.notify(&CacheEvent::CannotStore(error));
         }

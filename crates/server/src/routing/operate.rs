@@ -3,7 +3,9 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use underpass_cache::{Cache, CacheEntry, CacheError, CacheStats, Lookup, ObjectRequest};
+use underpass_cache::{
+    Cache, CacheEntry, CacheError, CacheErrorKind, CacheStats, Lookup, ObjectRequest,
+};
 use underpass_observe::transfers::CacheRow;
 use underpass_protocol::request::target::Target;
 use underpass_protocol::response::head::PLAIN_TEXT;
@@ -110,6 +112,9 @@ async fn fill(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>) -> R
             status => ctx.error_until(status, "", response.retry_after),
         },
         Lookup::Failed { error, retry_after, .. } => not_filled(ctx, &error, retry_after),
+        Lookup::Entry(entry) if !entry.is_stored() && cache.is_gone() => {
+            not_filled(ctx, &CacheErrorKind::Disk.into(), None)
+        }
         Lookup::Entry(entry) if !entry.is_stored() && !entry.cache.is_relayed => {
             ctx.error(409, NOT_KEPT)
         }

@@ -36,6 +36,8 @@ pub(crate) fn fetch(
     guard: &FetchGuard,
     wanted: &ObjectRequest,
 ) -> Option<FetchedBody> {
+    // A version without its file is not validated as a stored one.
+    shared.restore_folder();
     let purges = guard.object.state().purges;
     let (requested, has_no_ranges) = (SystemTime::now(), Cell::new(false));
     let body = Cell::new(None);

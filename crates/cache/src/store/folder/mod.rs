@@ -137,8 +137,12 @@ impl CacheFolder {
     /// not recreated: its path may belong to another folder now, and this process is confined to
     /// the old one.
     pub(crate) fn restore(&self) -> Restored {
-        let mut contents = unpoison(self.contents.write());
         let is_removed = |folder: &OwnedFd| fstat(folder).is_ok_and(|stat| stat.st_nlink == 0);
+        if !is_removed(&self.objects()) {
+            return Restored::Present;
+        }
+        let mut contents = unpoison(self.contents.write());
+        // Another thread may have recreated them.
         if !is_removed(&contents.objects) {
             return Restored::Present;
         }

@@ -509,6 +509,28 @@ fn a_folder_that_is_removed_is_reported_once() {
 }
 
 #[test]
+fn what_is_confirmed_is_not_said_to_be_stored_without_its_folder() {
+    let object = Object::new(b"hello".to_vec(), "a").with("Cache-Control: max-age=0");
+    let origin = Origin::of(&object);
+    let node = Node::new(&origin.url(), &[]);
+    let confirmed = |is_stored| {
+        let reply = node.get("/a");
+        reply.assert_is(200, b"hello");
+        let cache = format!("{};", reply.cache());
+        assert!(cache.contains("; fwd-status=304;"), "{cache}");
+        assert_eq!(cache.contains("; stored;"), is_stored, "{cache}");
+    };
+    node.get("/a").assert_is(200, b"hello");
+    until_stored(&node, 5);
+    confirmed(true);
+    fs::remove_dir_all(node.cache.path()).unwrap();
+    confirmed(false);
+    assert_eq!(node.metric("objects"), 0);
+    let filled = node.ask("POST", "/.underpass/fill?path=/a", &["Content-Length: 0"]);
+    assert_eq!(filled.status, 503, "{filled:?}");
+}
+
+#[test]
 fn what_a_disk_does_not_take_is_not_said_to_lack_room() {
     let object = Object::new(b"hello".to_vec(), "a");
     let origin = Origin::of(&object);
