@@ -5,11 +5,11 @@ use std::io::Write;
 use std::mem::MaybeUninit;
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{OpenOptionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::rig::{Finished, Running, folder, has, piped, run, underpass, until};
+use crate::rig::{Finished, Running, folder, has, piped, run, traced, underpass, until};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
@@ -29,10 +29,18 @@ impl Sites {
     }
 
     fn with(config: &str, args: &[&str], prepare: impl FnOnce(&Path)) -> Self {
+        Self::traced(config, &[], args, prepare)
+    }
+
+    /// Starts such a server under strace, if it has options, in which `DIR` is that folder, too.
+    fn traced(config: &str, strace: &[&str], args: &[&str], prepare: impl FnOnce(&Path)) -> Self {
         let folder = folder();
         prepare(folder.path());
         write_config(folder.path(), config);
-        let mut command = underpass();
+        let own = folder.path().to_str().unwrap();
+        let strace: Vec<_> = strace.iter().map(|option| option.replace("DIR", own)).collect();
+        let strace: Vec<_> = strace.iter().map(String::as_str).collect();
+        let mut command = traced(Path::new("/dev/null"), &strace);
         command.args(["serve", "--port", "0", "--log-format", "json", "--config"]);
         command.arg(folder.path().join("config/underpass.toml")).args(args);
         command.current_dir(&folder);
@@ -667,16 +675,18 @@ fn a_certificate_of_a_site_that_clients_refuse_is_warned_of() {
     assert!(!said.contains("a.test.key: chmod 600"), "{said}");
 }
 
+/// The options of strace with which a reload waits for the certificate of `b.test`, as on a disk
+/// that does not answer.
+const WAITS: [&str; 4] =
+    ["-P", "DIR/keys/b.test.pem", "-e", "inject=openat:delay_enter=600000000:when=2"];
+
 #[test]
 fn a_reload_that_waits_for_a_site_has_renewed_the_certificate_of_the_server() {
-    if !has("curl") {
+    if !has("curl") || !has("strace") {
         return;
     }
     let of_server = "tls_cert = 'DIR/keys/a.test.pem'\ntls_key = 'DIR/keys/a.test.key'\n";
-    let sites = Sites::new(&format!("{of_server}{SECURE}"), with_keys);
-    let waiting = sites.path("keys/b.test.pem");
-    fs::remove_file(&waiting).unwrap();
-    assert!(Command::new("mkfifo").arg(&waiting).status().unwrap().success());
+    let sites = Sites::traced(&format!("{of_server}{SECURE}"), &WAITS, &[], with_keys);
     fs::copy(sites.path("keys/c.test.key"), sites.path("keys/a.test.key")).unwrap();
     fs::copy(sites.path("keys/c.test.pem"), sites.path("keys/a.test.pem")).unwrap();
     sites.server.signal("HUP");
@@ -714,22 +724,48 @@ fn a_pipe_is_no_config_for_which_a_reload_waits() {
 }
 
 #[test]
+fn a_pipe_is_no_certificate_for_which_a_reload_waits() {
+    if !has("curl") {
+        return;
+    }
+    let keys = folder();
+    let (pem, key) = certificate(keys.path(), "a.test", &["a.test"]);
+    // As in `--tls-cert <(...)`: at the start a pipe has a certificate.
+    let mut command = underpass();
+    command.args(["serve", "--port", "0", "--tls-cert", "/dev/stdin", "--tls-key"]).arg(key);
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    writer.write_all(&fs::read(pem).unwrap()).unwrap();
+    drop(writer);
+    command.stdin(reader).current_dir(&keys);
+    Running::listening(command).end();
+    let of_server = "tls_cert = 'DIR/keys/c.test.pem'\ntls_key = 'DIR/keys/c.test.key'\n";
+    let config = format!("{of_server}{SECURE}");
+    let sites = Sites::new(&config, with_keys);
+    for name in ["keys/b.test.pem", "keys/c.test.key"] {
+        fs::remove_file(sites.path(name)).unwrap();
+        assert!(Command::new("mkfifo").arg(sites.path(name)).status().unwrap().success());
+    }
+    sites.reload(&config.replace("DIR/a'", "DIR/b'"));
+    let url = format!("https://a.test:{}/same", sites.port());
+    until("the reload has ended", || sites.curl(&["-k", &url]).text() == "of b\n");
+    let said = sites.end().0;
+    for name in ["b.test.pem", "c.test.key"] {
+        let expected = format!("{name} is not a regular file: others are read only at the start");
+        assert!(said.contains(&expected), "{said}");
+    }
+    assert_eq!(said.matches("the previous certificate stays in use").count(), 2, "{said}");
+}
+
+#[test]
 fn a_reload_that_waits_does_not_keep_the_server_from_ending() {
-    let sites = Sites::new(SECURE, with_keys);
-    let certificate = sites.path("keys/b.test.pem");
-    fs::remove_file(&certificate).unwrap();
-    assert!(Command::new("mkfifo").arg(&certificate).status().unwrap().success());
+    if !has("strace") {
+        return;
+    }
+    let sites = Sites::traced(SECURE, &WAITS, &[], with_keys);
+    // Read just before.
+    let read = ReadWatch::new(&sites.path("keys/a.test.key"), WatchFlags::ACCESS);
     sites.server.signal("HUP");
-    let reader = || {
-        let mut options = fs::File::options();
-        let options = options.write(true).custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32);
-        options.open(&certificate).ok()
-    };
-    let mut waits_for = None;
-    until("the certificate is being read", || {
-        waits_for = reader();
-        waits_for.is_some()
-    });
+    read.wait();
     sites.end();
 }
 

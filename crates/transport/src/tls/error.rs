@@ -49,6 +49,9 @@ pub enum TlsError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
+    /// It is not a regular file, and was to be read again.
+    #[error("is not a regular file: others are read only at the start of the server")]
+    NoFile,
     /// It is not PEM.
     #[error("is not PEM: {0}")]
     NotPem(String),

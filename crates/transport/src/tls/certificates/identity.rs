@@ -1,7 +1,9 @@
 //! The identity of a server: its certificates and key.
 
+use std::fs::File;
+use std::io::{self, Read};
 use std::ops::Range;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -9,6 +11,7 @@ use std::time::{Duration, SystemTime};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
+use rustix::fs::OFlags;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::{Error as PemError, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -48,6 +51,24 @@ impl Identity {
     ///
     /// See [`TlsError`]; each names the file.
     pub fn load(certificates: &Path, key: &Path) -> Result<Self, TlsError> {
+        Self::load_with(certificates, key, read)
+    }
+
+    /// Does the same with files that were read before, without waiting for a program that writes to
+    /// a pipe.
+    ///
+    /// # Errors
+    ///
+    /// As [`load`](Self::load), and for anything but regular files.
+    pub fn load_again(certificates: &Path, key: &Path) -> Result<Self, TlsError> {
+        Self::load_with(certificates, key, read_again)
+    }
+
+    fn load_with(
+        certificates: &Path,
+        key: &Path,
+        read: fn(&Path) -> Result<Vec<u8>, TlsError>,
+    ) -> Result<Self, TlsError> {
         let (chain, key_pem) = (read(certificates)?, read(key)?);
         let identity = Self::parse((certificates, &chain), (key, &key_pem))?;
         let warnings = identity.warning.into_iter().chain(open_to_all(key));
@@ -252,13 +273,26 @@ fn not_pem(error: &PemError) -> Fault {
 /// The longest section label that is shown, in bytes.
 const MAX_LABEL: usize = 40;
 
-/// Reads a file, up to [`MAX_BYTES`].
+/// Reads a file, or a pipe such as `<(...)` of a shell, up to [`MAX_BYTES`].
 fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
-    use std::io::Read;
+    read_to_end(path, File::open(path))
+}
+
+/// Reads a regular file, up to [`MAX_BYTES`].
+fn read_again(path: &Path) -> Result<Vec<u8>, TlsError> {
+    // A pipe is opened only once something writes to it.
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
+    let opened = File::options().read(true).custom_flags(flags).open(path);
+    if opened.as_ref().is_ok_and(|file| file.metadata().is_ok_and(|found| !found.is_file())) {
+        return Err(TlsError::Unusable { path: path.to_owned(), fault: Fault::NoFile });
+    }
+    read_to_end(path, opened)
+}
+
+fn read_to_end(path: &Path, opened: io::Result<File>) -> Result<Vec<u8>, TlsError> {
     let unreadable = |source| TlsError::Unreadable { path: PathBuf::from(path), source };
     let mut bytes = Vec::new();
-    let file = std::fs::File::open(path).map_err(unreadable)?;
-    file.take(MAX_BYTES).read_to_end(&mut bytes).map_err(unreadable)?;
+    opened.map_err(unreadable)?.take(MAX_BYTES).read_to_end(&mut bytes).map_err(unreadable)?;
     Ok(bytes)
 }
 

@@ -57,4 +57,13 @@ impl KeyFiles {
     pub fn load(&self) -> Result<Identity, TlsError> {
         Identity::load(&self.certificates, &self.key)
     }
+
+    /// Reads the files while the server runs.
+    ///
+    /// # Errors
+    ///
+    /// As [`Identity::load_again`].
+    pub fn load_again(&self) -> Result<Identity, TlsError> {
+        Identity::load_again(&self.certificates, &self.key)
+    }
 }

@@ -120,7 +120,7 @@ impl Certificate {
     pub(crate) fn set_files(&mut self, args: &ServeArgs) -> Result<()> {
         match (&mut self.source, default_files(args)?) {
             (CertificateSource::Files(files), Some(now)) => *files = now,
-            (CertificateSource::Authority, Some(now)) => self.credentials.renew(now.load()?),
+            (CertificateSource::Authority, Some(now)) => self.credentials.renew(now.load_again()?),
             _ => (),
         }
         Ok(())
@@ -130,7 +130,7 @@ impl Certificate {
     /// error is logged.
     pub(crate) fn renew(&self) {
         let CertificateSource::Files(files) = &self.source else { return };
-        match files.load() {
+        match files.load_again() {
             Ok(identity) => {
                 let warning = identity.warning().map(str::to_owned);
                 self.credentials.renew(identity);

@@ -36,6 +36,8 @@ pub(crate) struct OpenSites {
     max_in_memory: usize,
     /// Certificates, for files that cannot be read again.
     identities: BTreeMap<KeyFiles, Identity>,
+    /// Whether the server runs, so that no pipe is read.
+    is_running: bool,
 }
 
 /// The sites of the options, and the access that they need in a confined process.
@@ -66,6 +68,7 @@ impl OpenSites {
             caches: Vec::new(),
             max_in_memory: 0,
             identities: BTreeMap::new(),
+            is_running: false,
         }
     }
 
@@ -99,6 +102,7 @@ impl OpenSites {
         opened.folders.dedup();
         opened.ports.sort_unstable();
         opened.ports.dedup();
+        self.is_running = true;
         Ok(opened)
     }
 
@@ -184,7 +188,8 @@ impl OpenSites {
         if self.of_server.as_ref() == Some(&files) {
             return Ok(None);
         }
-        let identity = match (files.load(), self.identities.get(&files)) {
+        let loaded = if self.is_running { files.load_again() } else { files.load() };
+        let identity = match (loaded, self.identities.get(&files)) {
             (Ok(identity), _) => {
                 // Sites may share a certificate.
                 let warning = identity.warning().map(str::to_owned);
