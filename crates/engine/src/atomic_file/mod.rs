@@ -36,8 +36,8 @@ pub use hidden::{
     new_file, number_of, only_adds, remove_left_over, rename_new, try_lock, was_made_in,
 };
 pub use name::{
-    MAX_NAME, MAX_SHORT_NAME, beginning, fingerprint, folder_of, hidden_name, name_of_hidden,
-    names_folder, shortened,
+    MAX_HIDDEN, MAX_NAME, MAX_SHORT_NAME, beginning, fingerprint, folder_of, hidden_name,
+    name_of_hidden, names_folder, shortened,
 };
 pub use names::{for_each_name, names};
 pub use permissions::{

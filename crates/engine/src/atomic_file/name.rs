@@ -99,8 +99,9 @@ pub const MAX_NAME: usize = 255;
 /// The longest file name in bytes where encrypted names are limited to 255 bytes, as on eCryptfs.
 pub const MAX_SHORT_NAME: usize = 143;
 
-/// The room for the name itself, without the leading dot and the trailing number and `.part`.
-const MAX_HIDDEN: usize = MAX_SHORT_NAME - 1 - ".18446744073709551615.part".len();
+/// The longest name, in bytes, that its [hidden name](hidden_name) has as a whole: what is left
+/// beside the leading dot and the trailing number and `.part`.
+pub const MAX_HIDDEN: usize = MAX_SHORT_NAME - 1 - ".18446744073709551615.part".len();
 
 #[cfg(test)]
 mod tests {

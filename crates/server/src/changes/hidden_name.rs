@@ -9,18 +9,19 @@ use std::os::unix::ffi::OsStrExt;
 
 use rustix::fs::{Mode, OFlags, XattrFlags, fgetxattr, fsetxattr, openat};
 use rustix::io::Errno;
-use underpass_engine::atomic_file::{MAX_NAME, beginning, fingerprint, rename_new};
+use underpass_engine::atomic_file::{MAX_HIDDEN, MAX_NAME, beginning, fingerprint, rename_new};
 use underpass_protocol::upload::is_partial_name;
 
 /// Returns a name that is never shown or served, like those of incomplete uploads. If the server is
-/// killed, an entry with such a name is removed after a while.
+/// killed, an entry with such a name is removed after a while, and so is one with a hidden name that
+/// the copy of a folder has before this one: it has all of this name.
 pub(crate) fn hidden_name(name: &CStr) -> CString {
-    with_ids(name, random(name), random(name))
+    with_ids(name, MAX_HIDDEN, random(name), random(name))
 }
 
 /// Returns a hidden name for an entry that is moved aside; [`restore`] undoes that.
 fn aside_name(name: &CStr) -> CString {
-    with_ids(name, mark(name.to_bytes()), random(name))
+    with_ids(name, MAX_NAME, mark(name.to_bytes()), random(name))
 }
 
 /// Returns whether a hidden name is that of an entry that was moved aside.
@@ -101,9 +102,10 @@ fn random(name: &CStr) -> u64 {
     RandomState::new().hash_one(name)
 }
 
-fn with_ids(name: &CStr, first: u64, second: u64) -> CString {
+/// Returns a hidden name of at most `max` bytes.
+fn with_ids(name: &CStr, max: usize, first: u64, second: u64) -> CString {
     let mut hidden = vec![b'.'];
-    hidden.extend_from_slice(beginning(name.to_bytes(), MAX_NAME - ".".len() - SUFFIX_LEN));
+    hidden.extend_from_slice(beginning(name.to_bytes(), max - ".".len() - SUFFIX_LEN));
     hidden.extend_from_slice(format!(".{first:016x}{second:016x}.upload").as_bytes());
     // A file name has no NUL, so this one has none either.
     CString::new(hidden).unwrap_or_default()
@@ -122,14 +124,18 @@ const SUFFIX_LEN: usize = 1 + 32 + 7;
 mod tests {
     use std::fs;
 
+    use underpass_engine::atomic_file::{self, name_of_hidden};
+
     use super::*;
 
     #[test]
     fn hidden_names_fit_and_differ() {
-        for len in [1, 10, 214, 215, 255] {
+        for len in [1, 10, 75, 76, 214, 215, 255] {
             let name = CString::new(vec![b'n'; len]).unwrap();
             let (one, other) = (hidden_name(&name), hidden_name(&name));
-            assert!(one.to_bytes().len() <= MAX_NAME && one != other, "{one:?} {other:?}");
+            assert!(aside_name(&name).to_bytes().len() <= MAX_NAME && one != other, "{other:?}");
+            let copy = atomic_file::hidden_name(OsStr::from_bytes(one.to_bytes()), Some(u32::MAX));
+            assert_eq!(name_of_hidden(copy.as_bytes()), Some(one.to_bytes()));
             assert!(one.to_bytes().starts_with(b".n") && one.to_bytes().ends_with(b".upload"));
             assert!(!is_aside(one.to_bytes()) && is_aside(aside_name(&name).to_bytes()));
         }
