@@ -38,6 +38,8 @@ pub(crate) enum SendFailure {
     Left,
     /// The origin will not deliver the rest.
     Origin(underpass_cache::CacheError),
+    /// A helper that prepares the body has panicked.
+    Panicked,
     /// The body had fewer bytes than the head promised.
     Short,
     /// The client read nothing for too long.
@@ -55,7 +57,7 @@ impl SendFailure {
             }
             Self::Engine(Error::SourceEnded { .. }) => "shrank",
             Self::Engine(Error::Io { source, .. }) if is_client_error(source) => "reset",
-            Self::Engine(_) | Self::Short | Self::Stream => "failed",
+            Self::Engine(_) | Self::Panicked | Self::Short | Self::Stream => "failed",
             Self::Left => "reset",
             Self::Origin(failure) => failure.kind().label(),
             Self::Stalled => "timeout",
@@ -71,6 +73,7 @@ impl SendFailure {
             Self::Engine(error) => Some(error.to_string()),
             Self::Origin(failure) => Some(failure.detail()),
             Self::Left | Self::Stalled => None,
+            Self::Panicked => Some("a thread of the server has panicked".to_owned()),
             Self::Short => Some("the body ended before its length".to_owned()),
             Self::Stream => Some("the folder could not be read to its end".to_owned()),
         }
@@ -110,6 +113,17 @@ mod tests {
         // A failure that is known already explains it.
         outcome.failure = Some(SendFailure::Left);
         assert!(!outcome.is_short(Some(1)));
+    }
+
+    #[test]
+    fn only_failures_of_the_server_have_a_reason() {
+        for (failure, label, has_reason) in [
+            (SendFailure::Left, "reset", false),
+            (SendFailure::Stalled, "timeout", false),
+            (SendFailure::Panicked, "failed", true),
+        ] {
+            assert_eq!((failure.label(), failure.reason().is_some()), (label, has_reason));
+        }
     }
 }
 

@@ -338,9 +338,8 @@ impl<'a> SlowResponse<'a> {
         let make = move || (chain.make_snapshots(), chain);
         let (snapshots, chain) = match self.while_connected(helpers.run(client, make)).await {
             Some(Ok(made)) => made,
-            // The helper has panicked.
             Some(Err(_)) => {
-                self.fail(SendFailure::Left);
+                self.fail(SendFailure::Panicked);
                 return false;
             }
             None => return false,

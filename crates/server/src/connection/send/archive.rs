@@ -38,7 +38,7 @@ impl SlowResponse<'_> {
                 let open = move || (part.next_chain(), part);
                 let opening = self.link.worker.helpers.run(client, open);
                 let Some(next) = self.while_wanted(opening).await else { return };
-                let Ok((next, rest)) = next else { return self.fail(SendFailure::Stream) };
+                let Ok((next, rest)) = next else { return self.fail(SendFailure::Panicked) };
                 part = rest;
                 self.link.worker.shared.metrics.digest(part.take_read_bytes(), false);
                 let chain = match next {
