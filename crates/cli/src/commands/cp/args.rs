@@ -16,7 +16,7 @@ use super::abbreviated::Abbreviated;
 use super::backup::BackupArgs;
 use super::context::ContextArgs;
 use super::order::{OrderedOptions, Preserved, Update};
-use super::usage::CpError;
+use super::usage::{CpError, OptionConflict};
 use crate::args::{MoveArgs, When, pattern};
 use crate::failure::Result;
 
@@ -273,23 +273,26 @@ impl CpArgs {
     }
 
     /// Returns the first contradiction between these options.
-    fn contradiction(&self, policy: Policy, has_backup: bool) -> Option<CpError> {
+    fn contradiction(&self, policy: Policy, has_backup: bool) -> Option<OptionConflict> {
         let OrderedOptions { no_clobber, refuse_existing, .. } = self.ordered;
         let shares =
             matches!(policy, Policy::Require(Mechanism::CopyFileRange | Mechanism::Reflink));
         let refused = [
-            (self.delete && !self.recursive && !self.archive, CpError::DeleteWithoutFolders),
-            (self.delete && has_backup, CpError::DeleteWithBackup),
-            (has_backup && self.in_place, CpError::BackupInPlace),
-            (has_backup && (no_clobber || refuse_existing), CpError::BackupWithoutReplacement),
-            (self.reflink != When::Auto && policy != Policy::Auto, CpError::ReflinkTwice),
+            (self.delete && !self.recursive && !self.archive, OptionConflict::DeleteWithoutFolders),
+            (self.delete && has_backup, OptionConflict::DeleteWithBackup),
+            (has_backup && self.in_place, OptionConflict::BackupInPlace),
+            (
+                has_backup && (no_clobber || refuse_existing),
+                OptionConflict::BackupWithoutReplacement,
+            ),
+            (self.reflink != When::Auto && policy != Policy::Auto, OptionConflict::ReflinkTwice),
             (
                 self.reflink == When::Always && self.sparse != When::Auto,
-                CpError::HolesOfSharedBlocks { instead: "one of --reflink and --sparse" },
+                OptionConflict::HolesOfSharedBlocks { instead: "one of --reflink and --sparse" },
             ),
             (
                 self.sparse == When::Never && shares,
-                CpError::HolesOfSharedBlocks {
+                OptionConflict::HolesOfSharedBlocks {
                     instead: "--sparse never, or choose another --mechanism",
                 },
             ),

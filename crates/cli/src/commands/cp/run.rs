@@ -13,7 +13,7 @@ use underpass_copy::{CopyOptions, CopyTarget, Follow};
 
 use super::args::CpArgs;
 use super::observer::CpObserver;
-use super::usage::CpError;
+use super::usage::{CpError, StreamError};
 use super::{print, stream};
 use crate::failure::{Failure, Result};
 use crate::open_files;
@@ -35,7 +35,7 @@ pub(crate) fn run(args: &CpArgs) -> Result<()> {
         return stream::run(args, &options, from, &to);
     }
     if sources.iter().any(|from| is_dash(from)) {
-        return Err(CpError::InputWithOthers.into());
+        return Err(StreamError::InputWithOthers.into());
     }
     if let Err(refused) = stream::refuse_rereading(args)
         && sources.iter().any(|from| comes_once(&options, from))
@@ -134,10 +134,10 @@ fn stream_target(
         return Ok(None);
     }
     if options.recursive && has_dash {
-        return Err(CpError::TreeAsStream.into());
+        return Err(StreamError::TreeAsStream.into());
     }
     if is_dash(from) && found == Some(FileType::Directory) {
-        return Err(CpError::InputToFolder(target).into());
+        return Err(StreamError::InputToFolder(target).into());
     }
     Ok(Some(target))
 }

@@ -13,7 +13,7 @@ use underpass_engine::hint::{Action, PathError};
 use super::args::CpArgs;
 use super::observer::{made, may_replace as ask, would_copy};
 use super::print::{self, NotMoved};
-use super::usage::CpError;
+use super::usage::{CpError, StreamError};
 use crate::args::When;
 use crate::failure::{Failure, Result, WithPath};
 use crate::output::{self, ProgressMeter};
@@ -40,7 +40,7 @@ pub(super) fn run(args: &CpArgs, options: &CopyOptions, from: &Path, path: &Path
         return Ok(());
     }
     if is_dash(path) && show.json {
-        return Err(CpError::OutputTwice.into());
+        return Err(StreamError::OutputTwice.into());
     }
     let cancel = signals::cancel_flag();
     let input = Input::open(from, &opener(cancel)).map_err(Failure::from).map_err(not_begun)?;
@@ -99,7 +99,7 @@ fn may_replace(args: &CpArgs, input: &Input, path: &Path, cancel: &AtomicBool) -
         return Ok(true);
     }
     if !input.has_name() {
-        return Err(CpError::AnswersFromSource.into());
+        return Err(StreamError::AnswersFromSource.into());
     }
     Ok(ask(path, cancel).with_path("asking about", path)?)
 }
@@ -130,7 +130,7 @@ pub(super) fn refuse_rereading(args: &CpArgs) -> Result<()> {
 
 fn refuse_any<const N: usize>(options: [(bool, &'static str); N]) -> Result<()> {
     match options.into_iter().find(|(is_given, _)| *is_given) {
-        Some((_, option)) => Err(CpError::NotForStreams(option).into()),
+        Some((_, option)) => Err(StreamError::NeedsFiles(option).into()),
         None => Ok(()),
     }
 }

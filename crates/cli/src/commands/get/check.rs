@@ -7,7 +7,7 @@ use underpass_receipt::shown;
 
 use super::args::GetArgs;
 use super::destination::is_stream;
-use super::usage::GetError;
+use super::usage::{GetError, UrlUsage};
 use crate::failure::Result;
 
 /// Refuses options that do not fit these files.
@@ -22,10 +22,10 @@ pub(super) fn check(args: &GetArgs, items: &[ListedFile]) -> Result<()> {
     };
     let is_nameless = |item: &&ListedFile| item.url.host_str().unwrap_or_default().is_empty();
     if let Some(item) = items.iter().filter(is_bucket).find(is_nameless) {
-        return Err(GetError::BucketMissing(shown(&item.url)).into());
+        return Err(UrlUsage::BucketMissing(shown(&item.url)).into());
     }
     if let Some(item) = items.iter().find(is_bucket).filter(|_| !args.recursive) {
-        return Err(GetError::Bucket(shown(&item.url)).into());
+        return Err(UrlUsage::Bucket(shown(&item.url)).into());
     }
     if !args.mirror.is_empty() && items.len() > 1 {
         return Err(GetError::OneMirrored.into());

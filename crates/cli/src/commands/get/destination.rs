@@ -12,7 +12,7 @@ use underpass_client::download::{IfExists, Target, name_or_suggested};
 use underpass_client::input::list::ListedFile;
 
 use super::args::GetArgs;
-use super::usage::GetError;
+use super::usage::{GetError, UrlUsage};
 use underpass_copy::ends::{
     OutputTarget, OverwriteRule, followed, is_dash, is_stdout, open_file_number,
 };
@@ -65,7 +65,7 @@ impl GetDestination {
                 let name = match &item.out {
                     Some(out) => out.clone(),
                     None => name_or_suggested(&item.url, suggested)
-                        .ok_or_else(|| GetError::Nameless(shown(&item.url)))?
+                        .ok_or_else(|| UrlUsage::Nameless(shown(&item.url)))?
                         .into(),
                 };
                 let if_exists = match (args.update, args.force) {

@@ -17,7 +17,7 @@ use underpass_copy::ExcludePattern;
 use underpass_engine::{Size, atomic_file};
 
 use super::args::GetArgs;
-use super::usage::GetError;
+use super::usage::{TreeUsage, UrlUsage};
 use super::{print, progress};
 use crate::args::ShowArgs;
 use crate::failure::{Failure, Result};
@@ -49,7 +49,7 @@ fn summary(receipt: &TreeReceipt) -> String {
 /// single files.
 pub(super) fn check(args: &GetArgs, items: &[ListedFile]) -> Result<()> {
     if let Some(item) = items.iter().find(|item| item.out.is_some() || !item.digests.is_empty()) {
-        return Err(GetError::ItemOfFolder(shown(&item.url)).into());
+        return Err(TreeUsage::ItemOfFolder(shown(&item.url)).into());
     }
     let mut places = Vec::<PathBuf>::new();
     for ListedFile { url, .. } in items.iter().filter(|_| args.delete || args.force || args.update)
@@ -57,16 +57,16 @@ pub(super) fn check(args: &GetArgs, items: &[ListedFile]) -> Result<()> {
         let path = place(args, url)?;
         if !args.delete {
             if places.contains(&path) {
-                return Err(GetError::ReplacesShared(path).into());
+                return Err(TreeUsage::ReplacesShared(path).into());
             }
             places.push(path);
             continue;
         }
         if args.dir.is_none() && path == Path::new(".") {
-            return Err(GetError::DeleteHere(shown(url)).into());
+            return Err(TreeUsage::DeleteHere(shown(url)).into());
         }
         if places.iter().any(|other| path.starts_with(other) || other.starts_with(&path)) {
-            return Err(GetError::DeleteShared(path).into());
+            return Err(TreeUsage::DeleteShared(path).into());
         }
         places.push(path);
     }
@@ -163,7 +163,7 @@ fn place(args: &GetArgs, url: &Url) -> Result<PathBuf> {
         // A bucket has a name where a server has none.
         Ok(None) if url.scheme() == "s3" => Ok(dir.join(url.host_str().unwrap_or_default())),
         Ok(None) => Ok(dir),
-        Err(refusal) => Err(GetError::NotAFolder { url: shown(url), refusal }.into()),
+        Err(refusal) => Err(UrlUsage::NotAFolder { url: shown(url), refusal }.into()),
     }
 }
 
