@@ -11,10 +11,11 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Mutex;
 use std::{fs, io};
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat, openat, stat};
+use rustix::fs::{CWD, FileType, Stat, fstat, stat};
 use rustix::io::Errno;
+use underpass_engine::atomic_file::{self, folder_at};
 use underpass_engine::hint::Action;
-use underpass_engine::{FileId, atomic_file, is_folder};
+use underpass_engine::{FileId, is_folder};
 
 use crate::error::{At, CopyError, CopyRefusal, Result};
 use crate::observer::CopyObserver;
@@ -102,14 +103,13 @@ impl CopyPlan {
         observer: &dyn CopyObserver,
     ) -> Result<CopyPlan> {
         let destination = destination(settings, sources, target)?;
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let open = |path: &Path| openat(CWD, path, flags, Mode::empty());
         let action = if destination.name.is_some() { Action::Creating } else { "opening".into() };
-        let target = open(&destination.folder).at(action, || destination_path(&destination))?;
+        let target =
+            folder_at(CWD, &destination.folder).at(action, || destination_path(&destination))?;
         // Absolute paths work even where this user may not open the current folder.
         let is_absolute = sources.iter().all(|from| from.is_absolute());
         let base = if is_absolute { "/" } else { "." };
-        let source = open(Path::new(base)).at("opening", || base)?;
+        let source = folder_at(CWD, base).at("opening", || base)?;
         let mut plan = Self {
             source,
             target,
@@ -327,9 +327,7 @@ fn last_name(path: &Path) -> Vec<u8> {
 
 /// Refuses to copy a folder into itself.
 fn refuse_inside(found: &Stat, from: &Path, destination: &PlanDest, plan: &CopyPlan) -> Result<()> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let mut at = openat(&plan.target, ".", flags, Mode::empty())
-        .at("opening", || destination.folder.as_path())?;
+    let mut at = folder_at(&plan.target, ".").at("opening", || destination.folder.as_path())?;
     let mut last = None;
     // Up to the root, which is its own parent.
     loop {
@@ -345,7 +343,7 @@ fn refuse_inside(found: &Stat, from: &Path, destination: &PlanDest, plan: &CopyP
             return Ok(());
         }
         last = Some(here);
-        at = match openat(&at, "..", flags, Mode::empty()) {
+        at = match folder_at(&at, "..") {
             Ok(above) => above,
             // A folder that cannot be opened cannot be a source either.
             Err(_) => return Ok(()),

@@ -2,21 +2,18 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io;
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::fs::CWD;
 use underpass_client::download::{
     DownloadError, DownloadOptions, Downloader, Gauge, IfExists, PartialInfo, Target, name_of,
 };
 use underpass_client::tree::{self, TreeError, TreeGauge, TreeOptions};
 use underpass_client::{ClientError, Url};
-use underpass_engine::atomic_file;
-use underpass_engine::atomic_file::folder_of;
+use underpass_engine::atomic_file::{self, folder_at, folder_of};
 use underpass_receipt::{GetReceipt, TreeReceipt, shown};
 
 use crate::callbacks::{Callbacks, Cancel, run_with};
@@ -91,11 +88,15 @@ pub(crate) fn get(
     let callbacks = Callbacks { cancel, progress: progress.as_ref() };
     run_with(py, &callbacks, &|| (gauge.done(), gauge.total()), |cancel| {
         let parent = folder_of(&path);
-        let folder = match open_folder(parent) {
+        let folder = match folder_at(CWD, parent) {
             Ok(folder) => folder,
-            Err(error) => {
+            Err(errno) => {
                 let action = format!("opening {}", parent.display());
-                return Outcome::not_begun(&format!("fetching {}", shown(&url)), &action, &error);
+                return Outcome::not_begun(
+                    &format!("fetching {}", shown(&url)),
+                    &action,
+                    &errno.into(),
+                );
             }
         };
         let target = Target::Named { folder: &folder, name: &name, if_exists };
@@ -194,12 +195,6 @@ fn status(error: &DownloadError) -> Option<u16> {
         DownloadError::Client(ClientError::Status { status, .. }) => Some(*status),
         _ => None,
     }
-}
-
-/// Opens the folder of a new file.
-fn open_folder(folder: &Path) -> io::Result<OwnedFd> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    Ok(openat(CWD, folder, flags, Mode::empty())?)
 }
 
 /// Returns the path of the new file: this path or, if it is a folder, one in it with the last name

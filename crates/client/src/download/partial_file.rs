@@ -14,7 +14,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{
     AtomicFile, Existing, KeptOwner, MAX_SHORT_NAME, is_of_stranger, lock_file, only_adds,
-    set_mode, shortened, take_over_named, try_lock,
+    open_entry, set_mode, shortened, take_over_named, try_lock,
 };
 use underpass_engine::hint::Action;
 use underpass_engine::{is_file, is_folder, kept_time, times_of_new};
@@ -322,8 +322,7 @@ impl<'t> TargetName<'t> {
         // The lock is held until the journal is removed.
         let mut locked = None;
         if is_own {
-            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-            let file = openat(self.folder, &part, flags, Mode::empty());
+            let file = open_entry(self.folder, &part);
             locked = file.ok().filter(|file| try_lock(file, self.folder, &part));
             if locked.is_none() {
                 return;
@@ -340,10 +339,7 @@ impl<'t> TargetName<'t> {
     /// complete: one of this URL, or an empty one whose journal could not be written.
     pub(super) fn forget_superseded(&self, url: &str) {
         let part = self.part_name();
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let Ok(file) = openat(self.folder, &part, flags, Mode::empty()).map(File::from) else {
-            return;
-        };
+        let Ok(file) = open_entry(self.folder, &part) else { return };
         let Ok(found) = file.metadata() else { return };
         // Another process may be using it.
         if !found.is_file() || !try_lock(&file, self.folder, &part) {
@@ -409,8 +405,7 @@ fn is_foreign(folder: &OwnedFd, journal: &OsStr) -> io::Result<bool> {
 }
 
 fn first_line(folder: &OwnedFd, name: &OsStr) -> io::Result<Vec<u8>> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let file = File::from(openat(folder, name, flags, Mode::empty())?);
+    let file = open_entry(folder, name)?;
     if !file.metadata()?.is_file() {
         // A FIFO without data must not be treated as an empty file.
         return Err(Errno::NXIO.into());

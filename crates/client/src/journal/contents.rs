@@ -1,16 +1,15 @@
 //! The contents of a journal, and the functions that read them.
 
 use std::ffi::OsStr;
-use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{Mode, OFlags, fdatasync, openat};
+use rustix::fs::fdatasync;
 use rustix::io::Errno;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use underpass_engine::atomic_file::is_ours;
+use underpass_engine::atomic_file::{is_ours, open_entry};
 use underpass_engine::mount_epoch;
 use underpass_sys::await_write_back;
 
@@ -92,10 +91,9 @@ pub fn try_read<S: DeserializeOwned>(
     folder: &OwnedFd,
     name: &OsStr,
 ) -> io::Result<Option<JournalContents<S>>> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let file = match openat(folder, name, flags, Mode::empty()) {
+    let file = match open_entry(folder, name) {
         Err(Errno::NOENT | Errno::LOOP | Errno::ACCESS | Errno::NXIO) => return Ok(None),
-        file => File::from(file?),
+        file => file?,
     };
     if !file.metadata()?.is_file() || !is_ours(&file, folder)? {
         return Ok(None);

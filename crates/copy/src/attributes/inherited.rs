@@ -2,8 +2,9 @@
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use rustix::fs::{Mode, OFlags, fgetxattr, getxattr, openat};
+use rustix::fs::{fgetxattr, getxattr};
 use rustix::io::Errno;
+use underpass_engine::atomic_file::reopen_folder;
 
 /// The attributes that new entries inherit from the folder that they are made in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,9 +31,8 @@ pub(super) fn default_acl(folder: BorrowedFd<'_>, value: &mut [u8]) -> Result<us
     // Attributes cannot be read through an O_PATH descriptor.
     match fgetxattr(folder, name, &mut *value) {
         Err(Errno::BADF) => {
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
             let path = format!("/proc/self/fd/{}", folder.as_raw_fd());
-            match openat(folder, ".", flags, Mode::empty()) {
+            match reopen_folder(folder) {
                 Ok(folder) => fgetxattr(folder, name, value),
                 Err(_) => getxattr(path, name, value),
             }

@@ -4,8 +4,9 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, fstat, lstat, openat, statx};
+use rustix::fs::{AtFlags, CWD, StatxFlags, fstat, lstat, statx};
 use rustix::io::Errno;
+use underpass_engine::atomic_file::folder_at;
 use underpass_engine::{FileId, is_folder};
 
 /// Returns whether a source may lie in another one, or be named twice by whatever paths.
@@ -45,8 +46,7 @@ impl Places {
             Some(parent) if parent != Path::new("") => parent.to_owned(),
             _ => PathBuf::from("."),
         };
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let mut at = openat(CWD, &folder, flags, Mode::empty())?;
+        let mut at = folder_at(CWD, &folder)?;
         let mut here = FileId::of(&fstat(&at)?);
         let is_new = if is_folder {
             self.folders.insert(FileId::of(&found))
@@ -59,7 +59,7 @@ impl Places {
         }
         // Up to a folder above which all are known, as the root is above itself.
         while self.above.insert(here) {
-            at = openat(&at, "..", flags, Mode::empty())?;
+            at = folder_at(&at, "..")?;
             here = FileId::of(&fstat(&at)?);
         }
         Ok(is_new)

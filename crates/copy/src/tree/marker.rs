@@ -22,7 +22,7 @@ use rustix::fs::{
     unlinkat,
 };
 use rustix::io::Errno;
-use underpass_engine::atomic_file::{is_ours_alone, name_of_hidden};
+use underpass_engine::atomic_file::{is_ours_alone, name_of_hidden, open_entry};
 use underpass_engine::{is_file, mount_epoch};
 
 use crate::attributes::times;
@@ -121,12 +121,11 @@ pub(crate) fn is_set(target: &Path, source: &Path, follow: Follow) -> bool {
 
 /// Opens the marker of this name, if this user has made it.
 fn open(target: &OwnedFd, name: &CStr) -> Option<File> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = openat(target, name, flags, Mode::empty()).ok()?;
+    let file = open_entry(target, name).ok()?;
     let is_marker = fstat(&file).is_ok_and(|stat| {
         is_file(&stat) && u64::try_from(stat.st_size).is_ok_and(|size| size <= MAX_LEN)
     });
-    (is_marker && is_ours_alone(&file, target) == Ok(true)).then(|| file.into())
+    (is_marker && is_ours_alone(&file, target) == Ok(true)).then_some(file)
 }
 
 /// Returns the name of the marker; `None` if the source has an entry of that name, which is copied.

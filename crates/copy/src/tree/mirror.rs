@@ -9,12 +9,11 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, Stat, fchmod, fstat, futimens, openat, statat, unlinkat,
-};
+use rustix::fs::{AtFlags, FileType, Mode, Stat, fchmod, fstat, futimens, statat, unlinkat};
 use rustix::io::Errno;
+use underpass_engine::atomic_file::{self, folder_at};
 use underpass_engine::hint::Action;
-use underpass_engine::{FileId, atomic_file, is_folder};
+use underpass_engine::{FileId, is_folder};
 
 use crate::attributes::times;
 use crate::context::CopyContext;
@@ -138,8 +137,7 @@ impl Mirror<'_, '_> {
                 FileType::Directory => name,
                 _ => atomic_file::folder_of(name),
             };
-            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            let mut at = openat(&top.source, start, flags, Mode::empty()).at("opening", path)?;
+            let mut at = folder_at(&top.source, start).at("opening", path)?;
             let mut last = None;
             loop {
                 let here = FileId::of(&fstat(&at).at("looking at", path)?);
@@ -152,7 +150,7 @@ impl Mirror<'_, '_> {
                     break;
                 }
                 last = Some(here);
-                at = openat(&at, "..", flags, Mode::empty()).at("opening", path)?;
+                at = folder_at(&at, "..").at("opening", path)?;
             }
         }
         Ok(())

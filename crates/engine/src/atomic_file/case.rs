@@ -3,10 +3,11 @@
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd};
 
-use rustix::fs::{AtFlags, Mode, OFlags, Stat, fstatfs, ioctl_getflags, openat, statat};
+use rustix::fs::{AtFlags, Stat, fstatfs, ioctl_getflags, statat};
 use rustix::io::Errno;
 
 use super::names::{find_name, for_each_name};
+use super::open::reopen_folder;
 use crate::integrity::FileId;
 
 /// Returns whether the file system ignores the case of names: whether the entry is also found under
@@ -90,8 +91,7 @@ fn is_taken_as_it_is(folder: BorrowedFd<'_>, name: &[u8]) -> bool {
     if !FOLDING.contains(&kind) {
         return false;
     }
-    let how = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    match openat(folder, c".", how, Mode::empty()).and_then(ioctl_getflags) {
+    match reopen_folder(folder).and_then(ioctl_getflags) {
         Ok(flags) => flags.bits() & CASEFOLD == 0,
         // A kernel without inode flags on tmpfs has no case-insensitive folders there either.
         Err(errno) => errno == Errno::NOTTY,

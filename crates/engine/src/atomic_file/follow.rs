@@ -4,11 +4,12 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FileType, Mode, OFlags, lstat, open, stat};
+use rustix::fs::{CWD, FileType, lstat, stat};
 use rustix::io::Errno;
 
 use super::hidden::is_of_stranger;
 use super::name::folder_of;
+use super::open::folder_at;
 use crate::error::hint::{PathError, WithPath};
 use crate::integrity::{FileId, is_folder};
 
@@ -38,8 +39,7 @@ pub fn follow(link: &Path) -> io::Result<PathBuf> {
             let is_it = FileId::of(&found) == FileId::of(&wanted);
             return if is_it { Ok(path) } else { Err(Errno::STALE.into()) };
         }
-        let folder = open(folder_of(&path), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-        if is_of_stranger(&found, folder) {
+        if is_of_stranger(&found, folder_at(CWD, folder_of(&path))?) {
             return Err(Errno::ACCESS.into());
         }
         let leads = fs::read_link(&path)?;

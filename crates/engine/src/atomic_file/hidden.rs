@@ -19,6 +19,7 @@ use rustix::process::geteuid;
 
 use super::Existing;
 use super::name::{fingerprint, hidden_name, number_of_hidden};
+use super::open::open_entry;
 use crate::integrity::{FileId, is_file};
 
 /// Locks a file for this process, until its descriptor is closed. On a file system without locks this
@@ -297,8 +298,7 @@ pub fn remove_left_over(folder: &OwnedFd, hidden: &OsStr, owner: u32) -> bool {
     if !was_made_in(folder, hidden) {
         return false;
     }
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let Ok(file) = openat(folder, hidden, flags, Mode::empty()) else { return false };
+    let Ok(file) = open_entry(folder, hidden) else { return false };
     let is_own = fstat(&file).is_ok_and(|stat| {
         is_file(&stat)
             && stat.st_nlink == 1

@@ -10,6 +10,7 @@ mod follow;
 mod hidden;
 mod name;
 mod names;
+mod open;
 mod permissions;
 mod remove;
 mod reserve;
@@ -40,6 +41,7 @@ pub use name::{
     name_of_hidden, names_folder, shortened,
 };
 pub use names::{for_each_name, names};
+pub use open::{folder_at, open_entry, reopen_folder};
 pub use permissions::{
     KeptOwner, acl_entry, remove_attribute, remove_attribute_at, set_mode, take_over,
     take_over_named, try_without_acl, without_acl,
@@ -103,10 +105,7 @@ impl AtomicFile {
         if names_folder(target) {
             return Err(Errno::NOTDIR.into());
         }
-        let folder = folder_of(target);
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let folder = openat(CWD, folder, flags, Mode::empty())?;
-        Self::create_in(folder, &name, mode)
+        Self::create_in(folder_at(CWD, folder_of(target))?, &name, mode)
     }
 
     /// Creates the file for a name in an open folder.
@@ -445,8 +444,7 @@ pub fn sync_folder(
     folder: impl AsFd,
     sync: impl FnOnce(OwnedFd) -> Result<(), Errno>,
 ) -> Result<(), Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    match openat(folder, ".", flags, Mode::empty()).and_then(sync) {
+    match reopen_folder(folder).and_then(sync) {
         Err(Errno::ACCESS | Errno::INVAL) => Ok(()),
         synced => synced,
     }

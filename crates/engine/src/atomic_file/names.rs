@@ -3,8 +3,10 @@
 use std::ffi::{CStr, CString};
 use std::os::fd::AsFd;
 
-use rustix::fs::{Mode, OFlags, RawDir, openat};
+use rustix::fs::RawDir;
 use rustix::io::Errno;
+
+use super::open::reopen_folder;
 
 /// Calls `visit` with each name in a folder except `.` and `..`, in the order of the file system.
 /// The folder may be an `O_PATH` descriptor.
@@ -30,8 +32,7 @@ pub(super) fn find_name(
     folder: impl AsFd,
     mut is_wanted: impl FnMut(&CStr) -> bool,
 ) -> Result<Option<CString>, Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let listed = openat(folder, c".", flags, Mode::empty())?;
+    let listed = reopen_folder(folder)?;
     // lowntfs-3g drops entries that do not fit if the buffer is smaller than a page.
     let mut buffer = Vec::with_capacity(BUFFER);
     let mut entries = RawDir::new(listed, buffer.spare_capacity_mut());

@@ -7,9 +7,11 @@ use std::hash::{BuildHasher, RandomState};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
-use rustix::fs::{Mode, OFlags, XattrFlags, fgetxattr, fsetxattr, openat};
+use rustix::fs::{XattrFlags, fgetxattr, fsetxattr};
 use rustix::io::Errno;
-use underpass_engine::atomic_file::{MAX_HIDDEN, MAX_NAME, beginning, fingerprint, rename_new};
+use underpass_engine::atomic_file::{
+    MAX_HIDDEN, MAX_NAME, beginning, fingerprint, open_entry, rename_new,
+};
 use underpass_protocol::upload::is_partial_name;
 
 /// Returns a name that is never shown or served, like those of incomplete uploads. If the server is
@@ -38,7 +40,7 @@ pub(crate) fn is_aside(hidden: &[u8]) -> bool {
 pub(super) fn move_aside(folder: &OwnedFd, current: &CStr, own: &CStr) -> Result<CString, Errno> {
     let aside = aside_name(own);
     if name_of_aside(aside.to_bytes()) != Some(own.to_bytes())
-        && let Ok(moved) = open(folder, current)
+        && let Ok(moved) = open_entry(folder, current)
     {
         // On links, and without support for attributes, the rest of the name is lost.
         let _ = fsetxattr(&moved, ATTRIBUTE, own.to_bytes(), XattrFlags::empty());
@@ -62,15 +64,9 @@ pub(crate) fn restore(folder: impl AsFd, hidden: &[u8]) -> bool {
     own.is_some_and(|own| rename_new(&folder, OsStr::from_bytes(hidden), &folder, own).is_ok())
 }
 
-fn open(parent: impl AsFd, entry: &CStr) -> Result<OwnedFd, Errno> {
-    let flags =
-        OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    openat(parent, entry, flags, Mode::empty())
-}
-
 /// Returns the name in the attribute of an entry.
 fn noted_name<'b>(folder: impl AsFd, hidden: &[u8], buffer: &'b mut [u8]) -> Option<&'b [u8]> {
-    let moved = open(folder, &CString::new(hidden).ok()?).ok()?;
+    let moved = open_entry(folder, hidden).ok()?;
     let len = fgetxattr(&moved, ATTRIBUTE, &mut *buffer).ok()?;
     Some(&buffer[..len])
 }
@@ -172,7 +168,7 @@ mod tests {
         let own = CString::new(name.clone()).unwrap();
         fs::create_dir(parent.path().join(&name)).unwrap();
         let aside = move_aside(&folder, &own, &own).unwrap();
-        let moved = open(&folder, &aside).unwrap();
+        let moved = open_entry(&folder, &aside).unwrap();
         if fgetxattr(&moved, ATTRIBUTE, &mut [0; MAX_NAME][..]) == Err(Errno::OPNOTSUPP) {
             return underpass_testkit::skip("this file system has no attributes");
         }

@@ -16,7 +16,7 @@ use underpass_copy::{
     self as copy, CopyError, CopyObserver, CopyOptions, Preserve, PreserveXattrs, copy_folder,
     times,
 };
-use underpass_engine::atomic_file::{self, check_writes, sync_folder};
+use underpass_engine::atomic_file::{self, check_writes, open_entry, sync_folder};
 use underpass_engine::wait::{lock, unpoison};
 use underpass_engine::{Integrity, Options, Report, Sink, Source, Transfer, Version, data_ranges};
 use underpass_sys::open_beneath;
@@ -201,9 +201,7 @@ impl<'a> TreeCopy<'a> {
             symlinkat(readlinkat(from, name, Vec::new())?, to, new_name)?;
             return Ok(utimensat(to, new_name, &times(stat), AtFlags::SYMLINK_NOFOLLOW)?);
         }
-        // If a pipe has taken the place, this keeps the open from waiting for a writer.
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let source = openat(from, name, flags, Mode::empty()).map_err(ChangeRefusal::of_reading)?;
+        let source = open_entry(from, name).map_err(ChangeRefusal::of_reading)?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let target = openat(to, new_name, flags, Mode::RUSR | Mode::WUSR)?;
         self.file(&source, &target)?;

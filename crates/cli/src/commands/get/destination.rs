@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::fs::CWD;
 use rustix::io::Errno;
 use underpass_client::download::{IfExists, Target, name_or_suggested};
 use underpass_client::input::list::ListedFile;
@@ -103,8 +103,7 @@ impl GetDestination {
         let file = followed(path)?;
         let name = file.file_name().ok_or_else(|| GetError::NotAName(path.to_owned()))?;
         let parent = atomic_file::folder_of(&file);
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let folder = openat(CWD, parent, flags, Mode::empty()).with_path("opening", parent)?;
+        let folder = atomic_file::folder_at(CWD, parent).with_path("opening", parent)?;
         Ok(Self::Named { path: path.to_owned(), folder, name: name.to_owned(), if_exists })
     }
 

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatFs, fstatfs, mkdirat, openat, statat};
 use rustix::io::Errno;
-use underpass_engine::atomic_file::{is_ours, names, only_adds, rename_new};
+use underpass_engine::atomic_file::{folder_at, is_ours, names, only_adds, rename_new};
 
 use super::journal::{ArchiveJournal, remove_stale};
 use super::noted::NotedArchive;
@@ -48,7 +48,7 @@ impl ArchiveDest {
         url: &str,
         if_exists: ExistingEntry,
     ) -> Result<(Self, ArchiveJournal, Option<NotedArchive>)> {
-        match openat(CWD, path, FOLDER, Mode::empty()) {
+        match folder_at(CWD, path) {
             Ok(_) => Self::existing(path, open_root(path)?, if_exists),
             Err(Errno::NOENT) => match UnfinishedFolder::of(path)? {
                 Some(unnamed) if !keeps_names(&unnamed.parent) => unnamed.open(path, url),
@@ -135,7 +135,7 @@ impl UnfinishedFolder {
         };
         let failed = |error| TreeError::io("creating", &parent_path, error);
         fs::create_dir_all(&parent_path).map_err(failed)?;
-        let parent = openat(CWD, &parent_path, FOLDER, Mode::empty());
+        let parent = folder_at(CWD, &parent_path);
         let parent = parent.map_err(|errno| TreeError::io("opening", &parent_path, errno))?;
         let mut part = name.to_owned();
         part.push(".part");
@@ -163,7 +163,7 @@ impl UnfinishedFolder {
         };
         // The journal is always created first, so a folder without one is not ours.
         if !has_journal {
-            match openat(&self.parent, &self.part, FOLDER | OFlags::NOFOLLOW, Mode::empty()) {
+            match openat(&self.parent, &self.part, FOLDER, Mode::empty()) {
                 Err(Errno::NOENT) => {}
                 Ok(folder) if names(&folder).map_err(failed)?.is_empty() => {}
                 Ok(_) | Err(Errno::NOTDIR | Errno::LOOP) => {
@@ -189,13 +189,12 @@ impl UnfinishedFolder {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(errno) => return Err(failed(errno)),
         }
-        let flags = FOLDER | OFlags::NOFOLLOW;
-        let root = openat(&self.parent, &self.part, flags, Mode::empty()).map_err(failed)?;
+        let root = openat(&self.parent, &self.part, FOLDER, Mode::empty()).map_err(failed)?;
         // Another user could still change its contents.
         if !is_ours(&root, &self.parent).map_err(failed)? {
             return Err(TreeError::Foreign { path: at, url: None });
         }
-        let old = openat(&root, SUPERSEDED, flags, Mode::empty()).ok();
+        let old = openat(&root, SUPERSEDED, FOLDER, Mode::empty()).ok();
         Ok(DestFolder::new(root, ExistingEntry::Ours, old))
     }
 
@@ -233,7 +232,8 @@ fn open_journal(
     })
 }
 
-const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+const FOLDER: OFlags =
+    OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// The type of FUSE file systems.
 const FUSE: u64 = 0x6573_5546;

@@ -16,7 +16,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 
 use rustix::fs::{AtFlags, Mode, OFlags, Timespec, fstat, openat, syncfs, unlinkat};
 use rustix::io::Errno;
-use underpass_engine::atomic_file::{is_ours, lock_file, try_lock};
+use underpass_engine::atomic_file::{is_ours, lock_file, open_entry, try_lock};
 use underpass_engine::{is_file, mount_epoch};
 use underpass_protocol::archive::Fingerprint;
 use underpass_protocol::encode_segment;
@@ -195,10 +195,9 @@ impl ArchiveJournal {
 
 /// Removes a journal that no process has open, if there is one.
 pub(super) fn remove_stale(folder: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let file = match openat(folder, name, flags, Mode::empty()) {
+    let file = match open_entry(folder, name) {
         Err(Errno::NOENT) => return Ok(()),
-        opened => File::from(opened?),
+        opened => opened?,
     };
     let mut magic = [0; MAGIC.len()];
     let is_journal = file.read_exact_at(&mut magic, 0).is_ok() && magic == *MAGIC.as_bytes();

@@ -8,9 +8,9 @@ use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Mutex;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, openat, statat};
+use rustix::fs::{AtFlags, FileType, OFlags, Stat, statat};
 use rustix::io::Errno;
-use underpass_engine::atomic_file::{is_mounted, lock_file, names};
+use underpass_engine::atomic_file::{is_mounted, lock_file, names, open_entry};
 use underpass_engine::hint::Action;
 use underpass_engine::wait::lock;
 use underpass_engine::{FileId, is_folder};
@@ -299,10 +299,8 @@ impl UnlistedWalk<'_, '_, '_> {
 /// Returns whether a name is that of a partial file or folder, or of its journal, to which another
 /// process is writing.
 fn is_in_use(folder: &OwnedFd, name: &[u8]) -> bool {
-    let is_locked = |name: &[u8]| {
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        openat(folder, name, flags, Mode::empty()).is_ok_and(|file| lock_file(file).is_err())
-    };
+    let is_locked =
+        |name: &[u8]| open_entry(folder, name).is_ok_and(|file| lock_file(file).is_err());
     if name == JOURNAL.as_bytes() {
         return is_locked(name);
     }

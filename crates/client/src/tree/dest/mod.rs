@@ -22,7 +22,9 @@ use rustix::fs::{
     statat, unlinkat,
 };
 use rustix::io::Errno;
-use underpass_engine::atomic_file::{self, AtomicFile, Existing, is_of_stranger};
+use underpass_engine::atomic_file::{
+    self, AtomicFile, Existing, folder_at, is_of_stranger, reopen_folder,
+};
 use underpass_engine::{Report, buffered, close, is_file, is_folder, kept_time, mtime};
 use underpass_sys::open_beneath;
 
@@ -436,8 +438,7 @@ impl DestFolder {
 /// shared folder: that user could replace everything in it.
 pub(super) fn open_root(path: &Path) -> Result<OwnedFd, TreeError> {
     let failed = |errno: Errno| TreeError::io("opening", path, errno);
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let open = |path: &Path| openat(CWD, path, flags, Mode::empty()).map_err(failed);
+    let open = |path: &Path| folder_at(CWD, path).map_err(failed);
     let root = open(path)?;
     if let Some(name) = path.file_name() {
         let parent = open(atomic_file::folder_of(path))?;
@@ -461,10 +462,8 @@ fn make_writable(folder: &OwnedFd) -> Result<(), Errno> {
     if Mode::from_raw_mode(fstat(folder)?.st_mode).contains(Mode::RWXU) {
         return Ok(());
     }
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let opened = openat(folder, ".", flags, Mode::empty());
     // If this fails, creating entries in the folder fails later.
-    opened.map_or(Ok(()), atomic_file::make_writable)
+    reopen_folder(folder).map_or(Ok(()), atomic_file::make_writable)
 }
 
 /// Returns whether an entry is a file of this size and time.

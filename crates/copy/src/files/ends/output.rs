@@ -5,12 +5,10 @@ use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{
-    Access, AtFlags, CWD, Mode, OFlags, SeekFrom, accessat, fstat, ftruncate, openat, seek,
-};
+use rustix::fs::{Access, AtFlags, CWD, SeekFrom, accessat, fstat, ftruncate, seek};
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{
-    self, AtomicFile, Existing, KeptOwner, check_writes, lock_file, take_over_named,
+    self, AtomicFile, Existing, KeptOwner, check_writes, folder_at, lock_file, take_over_named,
 };
 use underpass_engine::hint::{Action, PathError, WithPath};
 use underpass_engine::{Sink, is_file};
@@ -325,8 +323,7 @@ fn check_end(file: &File, end: u64) -> io::Result<()> {
 /// Gives a new file the permissions, and the owner, of the one that it is to replace.
 fn keep_mode(path: &Path, atomic: &AtomicFile, kept: Option<KeptOwner>) -> io::Result<()> {
     let Some(owner) = kept else { return Ok(()) };
-    let folder = atomic_file::folder_of(path);
-    let folder = openat(CWD, folder, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    let folder = folder_at(CWD, atomic_file::folder_of(path))?;
     take_over_named(atomic.file(), folder, path.file_name().unwrap_or_default(), owner)?;
     Ok(())
 }

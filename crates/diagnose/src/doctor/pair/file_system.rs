@@ -2,12 +2,13 @@
 
 use std::os::fd::AsFd;
 
-use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::fs::CWD;
 
 use crate::doctor::ends::sample::TrialFile;
 use crate::doctor::ends::target::TrialTarget;
 use crate::doctor::finding::Finding;
 use underpass_copy::file_system_name;
+use underpass_engine::atomic_file::folder_at;
 
 /// The names of both file systems, as far as there are any.
 #[derive(Clone, Debug)]
@@ -19,8 +20,7 @@ pub(crate) struct FileSystems {
 impl FileSystems {
     /// Asks for the file systems of both ends.
     pub(crate) fn gather(sample: &TrialFile, target: &TrialTarget) -> Self {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let folder = target.folder().and_then(|path| openat(CWD, path, flags, Mode::empty()).ok());
+        let folder = target.folder().and_then(|path| folder_at(CWD, path).ok());
         let to = folder.map(|folder| file_system_name(folder.as_fd()));
         Self { from: file_system_name(sample.file()), to }
     }

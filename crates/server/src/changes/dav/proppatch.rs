@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use rustix::fs::{Mode, OFlags, Timespec, Timestamps, fstat, fsync, futimens, openat};
+use rustix::fs::{Timespec, Timestamps, fstat, fsync, futimens};
 use rustix::io::Errno;
 use tokio::task::spawn_blocking;
 use underpass_copy::times;
@@ -12,7 +12,7 @@ use underpass_dav::multistatus;
 use underpass_dav::property::Live;
 use underpass_dav::request::Patch;
 use underpass_dav::xml::Element;
-use underpass_engine::atomic_file::sync_folder;
+use underpass_engine::atomic_file::{open_entry, sync_folder};
 use underpass_engine::{Version, is_folder};
 
 use crate::changes::answer::refused;
@@ -139,8 +139,7 @@ fn open(site: &Site, path: &[u8]) -> Result<OwnedFd> {
     let Some((folder, name)) = site.root.parent_of(path)? else {
         return Ok(site.root.open(path, DiskWait::Allowed)?);
     };
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    openat(folder, name, flags, Mode::empty()).map_err(|errno| match errno {
+    open_entry(folder, name).map(OwnedFd::from).map_err(|errno| match errno {
         Errno::LOOP => ChangeRefusal::new(403, "this is a link; change its target instead"),
         errno => errno.into(),
     })

@@ -14,8 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, fsync, mkdirat, openat, statat,
-    syncfs,
+    AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, fsync, mkdirat, statat, syncfs,
 };
 use rustix::io::Errno;
 
@@ -454,8 +453,7 @@ impl Root {
         let is_many = missing.len() > MAX_FOLDER_SYNCS;
         // The folder was opened with `O_PATH`, and syncfs(2) does not accept such a descriptor. It
         // may report an error only to descriptors that were open when it occurred.
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let system = (is_synced && is_many).then(|| openat(&folder, ".", flags, Mode::empty()));
+        let system = (is_synced && is_many).then(|| atomic_file::reopen_folder(&folder));
         for name in missing.into_iter().rev() {
             match mkdirat(&folder, name, Mode::from_raw_mode(0o777)) {
                 // Another request or program created it first.

@@ -5,10 +5,10 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::SystemTime;
 
-use rustix::fs::{AtFlags, Mode, OFlags, Timespec, fsync, futimens, openat, statat};
+use rustix::fs::{AtFlags, Timespec, fsync, futimens, statat};
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{
-    AtomicFile, Existing, KeptOwner, is_of_stranger, set_mode, sync_folder, take_over,
+    AtomicFile, Existing, KeptOwner, is_of_stranger, open_entry, set_mode, sync_folder, take_over,
 };
 use underpass_engine::{Version, times_of_new};
 
@@ -192,8 +192,7 @@ fn name(
     if let Some(present) = present.as_ref().filter(is_trusted) {
         // The new file gets the mode, the group and the ACL of the old one: it must not be open to
         // more users.
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        match openat(&target.folder, &target.name, flags, Mode::empty()) {
+        match open_entry(&target.folder, &target.name) {
             Ok(old) => {
                 take_over(new_file.file(), old.as_fd(), &target.folder, KeptOwner::Own)?;
                 // RFC 4918 9.7.1: and its stored properties.

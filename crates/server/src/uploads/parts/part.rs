@@ -10,11 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use rustix::fs::{
-    AtFlags, Mode, OFlags, StatxFlags, fchmod, fstat, openat, statat, statx, unlinkat,
-};
+use rustix::fs::{AtFlags, Mode, StatxFlags, fchmod, fstat, statat, statx, unlinkat};
 use rustix::io::Errno;
-use underpass_engine::atomic_file::{AtomicFile, Existing, rename_new, try_lock};
+use underpass_engine::atomic_file::{AtomicFile, Existing, open_entry, rename_new, try_lock};
 use underpass_engine::{Sink, Source, Transfer, Version};
 
 use crate::auth::Right;
@@ -325,8 +323,7 @@ fn len_of(site: &Site, target: &UploadTarget, name: &[u8]) -> Result<Option<u64>
 
 /// Opens a part; `None` if there is none.
 fn open_part(target: &UploadTarget, name: &[u8]) -> Result<Option<File>> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    match openat(&target.folder, OsStr::from_bytes(name), flags, Mode::empty()).map(File::from) {
+    match open_entry(&target.folder, name) {
         Ok(part) if part.metadata()?.is_file() => Ok(Some(part)),
         Ok(_) | Err(Errno::NOENT | Errno::LOOP) => Ok(None),
         Err(errno) => Err(errno.into()),

@@ -15,7 +15,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use rustix::process::geteuid;
-use underpass_engine::atomic_file::{name_of_hidden, remove_left_over, try_lock};
+use underpass_engine::atomic_file::{name_of_hidden, remove_left_over, reopen_folder, try_lock};
 use underpass_engine::{Version, since_1970};
 
 use crate::changes::hidden_name::{is_aside, restore};
@@ -158,8 +158,7 @@ fn sweep(
     path: &[u8],
     inner: &mut dyn FnMut(&[u8]),
 ) {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let Ok(folder) = openat(folder, ".", flags, Mode::empty()) else { return };
+    let Ok(folder) = reopen_folder(folder) else { return };
     let mut buffer = Vec::with_capacity(BUFFER);
     let mut entries = RawDir::new(&folder, buffer.spare_capacity_mut());
     while let Some(Ok(entry)) = entries.next() {
