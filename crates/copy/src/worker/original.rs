@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags, Stat, accessat, fstat, openat};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
-use underpass_engine::is_file;
+use underpass_engine::{errno, is_file};
 
 use crate::error::{At, Result};
 use crate::files::file_system;
@@ -112,9 +112,6 @@ impl CopyWorker<'_> {
     ) -> Result<OwnedFd, Errno> {
         let (at, name) = (fcntl_dupfd_cloexec(at, 0)?, name.to_owned());
         let open = move || Ok(openat(at, name, flags, Mode::empty())?);
-        self.context
-            .observer
-            .open(Box::new(open))
-            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+        self.context.observer.open(Box::new(open)).map_err(errno::of)
     }
 }

@@ -1,10 +1,17 @@
-//! The symbols of error numbers, as used in receipts and metrics.
+//! Error numbers, and their symbols as used in receipts and metrics.
 
-use std::borrow::Cow;
+use std::borrow::{Borrow, Cow};
+use std::io;
 
 use rustix::io::Errno;
 
 pub use crate::error::errno_help::errno_help;
+
+/// Returns the number of an error; `EIO` for one that no system call has reported.
+#[must_use]
+pub fn of(error: impl Borrow<io::Error>) -> Errno {
+    Errno::from_io_error(error.borrow()).unwrap_or(Errno::IO)
+}
 
 /// Returns the symbol of an error, such as `EINVAL`; `errno 123` for one that moving bytes never
 /// causes.

@@ -7,7 +7,7 @@ use underpass_sys::Kind;
 
 use super::{Status, Transfer};
 use crate::chain::{Segment, Source};
-use crate::error::Error;
+use crate::error::{Error, errno};
 use crate::integrity::{Guard, Integrity, LeaseState, Version, WriterCheck, Writers};
 use crate::mechanisms::Active;
 use crate::mechanisms::mechanism::Mechanism;
@@ -255,8 +255,7 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
             let (Segment::Source(source), Guard::Detect(before)) = (segment, guard) else {
                 continue;
             };
-            let now = source.current_version();
-            match now.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO)) {
+            match source.current_version().map_err(errno::of) {
                 Ok(now) if !now.differs_from(before) => {}
                 // In this way a file server tells that the file was removed or replaced.
                 Ok(_) | Err(Errno::STALE | Errno::NOENT) => {

@@ -18,7 +18,9 @@ use underpass_copy::{
 };
 use underpass_engine::atomic_file::{self, check_writes, open_entry, sync_folder};
 use underpass_engine::wait::{lock, unpoison};
-use underpass_engine::{Integrity, Options, Report, Sink, Source, Transfer, Version, data_ranges};
+use underpass_engine::{
+    Integrity, Options, Report, Sink, Source, Transfer, Version, data_ranges, errno,
+};
 use underpass_sys::open_beneath;
 
 use crate::changes::dav::dead_properties;
@@ -266,9 +268,7 @@ fn not_copied(error: CopyError, from: BorrowedFd<'_>, new_name: &CStr) -> Change
     }
     let is_folder = open_beneath(from, &inside, OFlags::PATH | OFlags::DIRECTORY).is_ok();
     let refusal = match error {
-        CopyError::Path { source, .. } => {
-            ChangeRefusal::of_reading(Errno::from_io_error(&source).unwrap_or(Errno::IO))
-        }
+        CopyError::Path { source, .. } => ChangeRefusal::of_reading(errno::of(source)),
         error => error.into(),
     };
     match refusal.status {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::fs::{SeekFrom, Stat, seek};
 use rustix::io::Errno;
 use underpass_engine::wait::lock;
-use underpass_engine::{FileId, Integrity, Version, WriterCheck, Writers};
+use underpass_engine::{FileId, Integrity, Version, WriterCheck, Writers, errno};
 
 use crate::files::root::{DiskWait, is_local};
 
@@ -68,7 +68,7 @@ impl WriterChecks {
             return Ok(CheckedVersion { version, has_writer: false, is_stable: false });
         }
         let checked = self.begun(path, FileId::of(stat)).check(file, Some(version));
-        match checked.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))? {
+        match checked.map_err(errno::of)? {
             Writers::Stable { version, has_writer } => {
                 let found = CheckedVersion { version, has_writer, is_stable: true };
                 // The writers of a recently changed file are checked each time. On a network file

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 use tokio::sync::{oneshot, watch};
-use underpass_engine::{Memory, Version};
+use underpass_engine::{Memory, Version, errno};
 use underpass_listing::{Entries, Listing, Prepared, Unsorted};
 
 use crate::auth::Right;
@@ -238,7 +238,7 @@ fn make(site: &Site, client: ClientNet, key: &ListingKey, folder: ListedFolder) 
             let listings = &site.shared.listings;
             answer_waiters(listings, client, waiters.take(), prepared, &folder);
         }
-        Err(error) => answer_all(waiters.take(), &Err(errno(&error))),
+        Err(error) => answer_all(waiters.take(), &Err(errno::of(error))),
     });
 }
 
@@ -264,7 +264,7 @@ fn answer_waiters(
                 let made = PartialListing::whole(listings, pieces, held);
                 (head, Text::Shared(watch::channel(made).1))
             });
-        return answer_all(waiters, &outcome.map_err(|error| errno(&error)));
+        return answer_all(waiters, &outcome.map_err(errno::of));
     }
     let longest = longest_packed(prepared.longest().unwrap_or(u64::MAX));
     if longest > MAX_SHARED || !held.resize(longest) {
@@ -370,11 +370,6 @@ fn with_listing<T>(
         is_wanted,
         describe: describer.as_ref().map(|describer| describer as _),
     })
-}
-
-/// Returns the error number of a failed call.
-fn errno(error: &io::Error) -> Errno {
-    Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
 
 /// The number of entries of a store's folder that is listed as quickly as a small one on disk.

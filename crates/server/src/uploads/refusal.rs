@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::io;
 
 use rustix::io::Errno;
-use underpass_engine::{Grouped, Report};
+use underpass_engine::{Grouped, Report, errno};
 
 use crate::changes::answer::methods_of_folder;
 use crate::changes::refusal::NAME_REFUSED;
@@ -202,7 +202,7 @@ impl IncompleteBody {
             let broken = Self { cause: IncompleteCause::Reset, reason: None };
             return (broken, UploadRefusal::new(400, "the connection was lost"));
         }
-        let errno = Errno::from_io_error(source).unwrap_or(Errno::IO);
+        let errno = errno::of(source);
         // The file system has accepted the name, so this error is not about it.
         let errno = if errno == Errno::INVAL { Errno::IO } else { errno };
         let reason = Some(error.to_string());

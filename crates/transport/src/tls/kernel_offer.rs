@@ -1,6 +1,7 @@
 //! Decides whether the kernel encrypts, before the first byte of data.
 
 use rustix::io::Errno;
+use underpass_engine::errno;
 use underpass_engine::ktls::{self, Cipher, Support, TlsVersion};
 
 use crate::session_facts::KernelTlsObstacle;
@@ -19,7 +20,7 @@ impl KernelOffer {
     pub(super) fn new(kernel: bool) -> Self {
         let ask = || match ktls::probe() {
             Ok(support) => support,
-            Err(error) => Support::none(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
+            Err(error) => Support::none(errno::of(error)),
         };
         Self { support: kernel.then(ask), zero_copy: false }
     }

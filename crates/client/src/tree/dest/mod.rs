@@ -25,7 +25,7 @@ use rustix::io::Errno;
 use underpass_engine::atomic_file::{
     self, AtomicFile, Existing, folder_at, is_of_stranger, reopen_folder,
 };
-use underpass_engine::{Report, buffered, close, is_file, is_folder, kept_time, mtime};
+use underpass_engine::{Report, buffered, close, errno, is_file, is_folder, kept_time, mtime};
 use underpass_sys::open_beneath;
 
 use self::placed::PlacedFiles;
@@ -266,7 +266,7 @@ impl DestFolder {
 
     /// Gives a complete file its name.
     pub(super) fn commit(&self, path: &[u8], file: AtomicFile) -> Result<(), Errno> {
-        self.name(path, || file.commit(self.existing()).map_err(|error| errno(&error)))
+        self.name(path, || file.commit(self.existing()).map_err(errno::of))
     }
 
     /// Gives a file its name by calling `make`, unless that would replace another file of this
@@ -291,8 +291,7 @@ impl DestFolder {
     pub(super) fn create_temporary(&self, path: &[u8], mode: u32) -> Result<AtomicFile, Errno> {
         self.within(path, |parent, name| {
             let folder = rustix::io::fcntl_dupfd_cloexec(parent, 0)?;
-            AtomicFile::create_in(folder, OsStr::from_bytes(name), mode | OWNER)
-                .map_err(|error| errno(&error))
+            AtomicFile::create_in(folder, OsStr::from_bytes(name), mode | OWNER).map_err(errno::of)
         })
     }
 
@@ -476,11 +475,6 @@ fn is_same(folder: impl AsFd, stat: &Stat, size: u64, modified: Timespec) -> boo
 fn create(parent: &OwnedFd, name: &[u8], mode: u32) -> Result<OwnedFd, Errno> {
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
     openat(parent, name, flags, Mode::from_raw_mode(mode | OWNER))
-}
-
-/// Returns the errno of an error of std.
-pub(super) fn errno(error: &io::Error) -> Errno {
-    Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
 
 /// Returns whether the name does not exist.

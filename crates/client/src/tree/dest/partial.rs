@@ -7,8 +7,9 @@ use std::os::unix::ffi::OsStrExt;
 use rustix::fs::{AtFlags, Timespec, statat, unlinkat};
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{AtomicFile, Existing};
+use underpass_engine::errno;
 
-use super::{DestFolder, errno, is_same};
+use super::{DestFolder, is_same};
 use crate::journal::FileId;
 use crate::tree::paths::PARTIAL;
 
@@ -18,8 +19,7 @@ impl DestFolder {
         self.within(path, |parent, name| {
             let folder = rustix::io::fcntl_dupfd_cloexec(parent, 0)?;
             let (name, partial) = (OsStr::from_bytes(name), OsStr::new(PARTIAL));
-            AtomicFile::partial(folder, name, partial, 0o600, Existing::Replace)
-                .map_err(|error| errno(&error))
+            AtomicFile::partial(folder, name, partial, 0o600, Existing::Replace).map_err(errno::of)
         })
     }
 

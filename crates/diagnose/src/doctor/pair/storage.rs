@@ -67,17 +67,16 @@ fn read_direct(file: &File) -> Result<(), Errno> {
     let skip = room.as_ptr().align_offset(BLOCK).min(BLOCK);
     let opened = File::options().read(true).custom_flags(flags).open(path);
     let read = opened.and_then(|file| file.read_at(&mut room[skip..skip + BLOCK], 0));
-    read.map(drop).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+    read.map(drop).map_err(errno::of)
 }
 
 /// Creates a file as copies are created, gives it a name, and removes it.
 fn land(folder: &Path) -> Result<bool, Errno> {
-    let known = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
     let path = folder.join(format!(".underpass-doctor.{}", std::process::id()));
-    let atomic = AtomicFile::create(&path, 0o600).map_err(known)?;
+    let atomic = AtomicFile::create(&path, 0o600).map_err(errno::of)?;
     let is_unnamed = atomic.is_unnamed();
-    atomic.commit(Existing::Keep).map_err(known)?;
-    fs::remove_file(&path).map_err(known)?;
+    atomic.commit(Existing::Keep).map_err(errno::of)?;
+    fs::remove_file(&path).map_err(errno::of)?;
     Ok(is_unnamed)
 }
 
