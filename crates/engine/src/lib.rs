@@ -52,7 +52,8 @@ pub use chain::{
 pub use error::{Error, errno, hint, printable};
 pub use integrity::{
     FileId, Integrity, UnknownIntegrity, Version, WriterCheck, Writers, announce_attribute,
-    await_writes, is_file, is_folder, kept_time, mount_epoch, mtime, since_1970, times_of_new,
+    await_writes, birth_time, is_file, is_folder, kept_time, mount_epoch, mtime, since_1970,
+    times_of_new,
 };
 pub use mechanisms::{
     DeclineReason, Mechanism, PipePool, Policy, SMALL_TRANSFER, UnknownMechanism, Wait,

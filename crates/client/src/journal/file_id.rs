@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use rustix::fs::{AtFlags, Statx, StatxFlags, statx};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
+use underpass_engine::birth_time;
 
 /// The identity of a file. File systems soon reuse the inode number of a deleted file, but the new
 /// file has a later birth time.
@@ -39,9 +40,7 @@ impl FileId {
 
 impl From<&Statx> for FileId {
     fn from(found: &Statx) -> Self {
-        let is_known = found.stx_mask & StatxFlags::BTIME.bits() != 0;
-        let born = is_known.then_some((found.stx_btime.tv_sec, found.stx_btime.tv_nsec));
-        Self { inode: found.stx_ino, born }
+        Self { inode: found.stx_ino, born: birth_time(found) }
     }
 }
 

@@ -22,7 +22,7 @@ use underpass_engine::atomic_file::{
     self, MAX_NAME, WRITABLE_BY_OTHERS, fingerprint, hidden_name, name_of_hidden, remove_attribute,
 };
 use underpass_engine::wait::lock;
-use underpass_engine::{FileId, is_file, is_folder};
+use underpass_engine::{FileId, birth_time, is_file, is_folder};
 
 use crate::files::file_system::{self, BTRFS};
 use crate::options::preserve::HIDDEN_MARK;
@@ -88,11 +88,11 @@ pub(crate) fn partial_name(name: &CStr, stat: &Stat) -> CString {
 /// Snapshots of btrfs share both, and are distinguished by their subvolume number.
 pub(crate) fn identity(source: &OwnedFd) -> u32 {
     let wanted = StatxFlags::INO | StatxFlags::BTIME;
-    let mut facts = match statx(source, c"", AtFlags::EMPTY_PATH, wanted) {
-        Ok(known) if StatxFlags::from_bits_retain(known.stx_mask).contains(wanted) => {
-            format!("{}:{}.{}", known.stx_ino, known.stx_btime.tv_sec, known.stx_btime.tv_nsec)
-        }
-        _ => fstat(source)
+    let found = statx(source, c"", AtFlags::EMPTY_PATH, wanted).ok();
+    let born = found.and_then(|found| Some((found.stx_ino, birth_time(&found)?)));
+    let mut facts = match born {
+        Some((inode, (seconds, nanoseconds))) => format!("{inode}:{seconds}.{nanoseconds}"),
+        None => fstat(source)
             .map_or_else(|_| String::new(), |stat| format!("{}:{}", stat.st_dev, stat.st_ino)),
     };
     if file_system::name(source) == BTRFS

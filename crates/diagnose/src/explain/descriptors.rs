@@ -9,7 +9,7 @@ use std::fs;
 use std::rc::Rc;
 
 use rustix::fs::{AtFlags, CWD, FileType, Statx, StatxFlags, getxattr, readlink, statfs, statx};
-use underpass_engine::EndKind;
+use underpass_engine::{EndKind, birth_time};
 
 use crate::procfs::field;
 
@@ -19,13 +19,13 @@ use crate::procfs::field;
 pub(super) struct DescriptorId {
     device: (u32, u32),
     number: u64,
-    born: (i64, u32),
+    born: Option<(i64, u32)>,
 }
 
 impl DescriptorId {
     #[cfg(test)]
     pub(super) fn numbered(number: u64) -> Self {
-        Self { device: (0, 0), number, born: (0, 0) }
+        Self { device: (0, 0), number, born: None }
     }
 }
 
@@ -57,20 +57,20 @@ impl Descriptors {
         let path = format!("/proc/{tid}/fd/{}", fd as u32);
         let wanted = StatxFlags::TYPE | StatxFlags::INO | StatxFlags::SIZE | StatxFlags::BTIME;
         let Ok(facts) = statx(CWD, &*path, AtFlags::STATX_DONT_SYNC, wanted) else {
-            let id = DescriptorId { device: (0, 0), number: 0, born: (0, 0) };
+            let id = DescriptorId { device: (0, 0), number: 0, born: None };
             return CallEnd { kind: EndKind::Other, id, size: 0, name: "nothing".into() };
         };
         let id = DescriptorId {
             device: (facts.stx_dev_major, facts.stx_dev_minor),
             number: facts.stx_ino,
-            born: (facts.stx_btime.tv_sec, facts.stx_btime.tv_nsec),
+            born: birth_time(&facts),
         };
         // Everything that is not a file except events and timers shares one number.
         let is_known = !matches!(FileType::from_raw_mode(facts.stx_mode.into()), FileType::Unknown);
         let size = facts.stx_size;
         // Without a birth time, another file may have got the number meanwhile.
         let is_file = FileType::from_raw_mode(facts.stx_mode.into()) == FileType::RegularFile;
-        let is_known = is_known && (!is_file || facts.stx_mask & StatxFlags::BTIME.bits() != 0);
+        let is_known = is_known && (!is_file || id.born.is_some());
         if let Some((kind, name)) = self.names.get(&id).filter(|_| is_known) {
             return CallEnd { kind: *kind, id, size, name: name.clone() };
         }

@@ -20,7 +20,7 @@ pub(crate) use guard::Guard;
 pub use kept_time::{kept_time, mtime, since_1970, times_of_new};
 pub(crate) use lease::LeaseState;
 pub(crate) use snapshot::clone_of;
-pub use version::{FileId, Version, announce_attribute, is_file, is_folder};
+pub use version::{FileId, Version, announce_attribute, birth_time, is_file, is_folder};
 pub(crate) use writers::reopen;
 pub use writers::{WriterCheck, Writers, await_writes};
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::Mutex;
 
-use rustix::fs::{AtFlags, FileType, Stat, StatxFlags, Timespec, fstat, makedev, statx};
+use rustix::fs::{AtFlags, FileType, Stat, Statx, StatxFlags, Timespec, fstat, makedev, statx};
 
 use super::kept_time::mtime;
 use crate::wait::lock;
@@ -24,6 +24,15 @@ impl FileId {
         #[allow(clippy::useless_conversion)] // types differ by target
         Self { device: stat.st_dev.into(), inode: stat.st_ino.into() }
     }
+}
+
+/// Returns when a file was created, in seconds and nanoseconds, if its file system records that and
+/// the caller has asked for it (`STATX_BTIME`). An inode number is soon used again, but with a later
+/// birth time.
+#[must_use]
+pub fn birth_time(found: &Statx) -> Option<(i64, u32)> {
+    let is_known = found.stx_mask & StatxFlags::BTIME.bits() != 0;
+    is_known.then_some((found.stx_btime.tv_sec, found.stx_btime.tv_nsec))
 }
 
 /// Returns whether a `stat` describes a regular file.

@@ -12,8 +12,8 @@ use underpass_dav::locks::{Lock, LockTable, MAX_COVERING, parent};
 use underpass_dav::multistatus;
 use underpass_dav::property::{HeldLock, Live, Quota, Resource};
 use underpass_dav::request::Propfind;
-use underpass_engine::Version;
 use underpass_engine::wait::lock;
+use underpass_engine::{Version, birth_time};
 use underpass_listing::Describe;
 
 use crate::auth::Right;
@@ -183,10 +183,8 @@ fn is_shortage(errno: Errno) -> bool {
 /// Returns when a file was created, if its file system knows.
 fn created(file: impl AsFd) -> Option<SystemTime> {
     let facts = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::BTIME).ok()?;
-    if facts.stx_mask & StatxFlags::BTIME.bits() == 0 {
-        return None;
-    }
-    let since = Duration::from_secs(facts.stx_btime.tv_sec.try_into().ok()?);
+    let (seconds, _) = birth_time(&facts)?;
+    let since = Duration::from_secs(seconds.try_into().ok()?);
     SystemTime::UNIX_EPOCH.checked_add(since)
 }
 

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 use rustix::fs::{AtFlags, Mode, StatxFlags, fchmod, fstat, statat, statx, unlinkat};
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{AtomicFile, Existing, open_entry, rename_new, try_lock};
-use underpass_engine::{Sink, Source, Transfer, Version};
+use underpass_engine::{Sink, Source, Transfer, Version, birth_time};
 
 use crate::auth::Right;
 use crate::files::root::DiskWait;
@@ -441,9 +441,7 @@ pub(crate) fn keep_part(
 
 /// Returns the time at which a file was created, in seconds and nanoseconds, if it is recorded.
 fn born(file: &File) -> Option<(i64, u32)> {
-    let facts = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::BTIME).ok()?;
-    let is_known = facts.stx_mask & StatxFlags::BTIME.bits() != 0;
-    is_known.then_some((facts.stx_btime.tv_sec, facts.stx_btime.tv_nsec))
+    birth_time(&statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::BTIME).ok()?)
 }
 
 /// Copies the first `len` bytes of the existing file into `file`, by sharing its blocks if the file
