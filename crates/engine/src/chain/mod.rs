@@ -208,7 +208,7 @@ impl<F: AsFd> Chain<F> {
 /// The size from which corking a single file is worth its two system calls. sendfile gives TCP 64
 /// KiB at a time, which over loopback made 23,000 segments of 1 GiB; with corking there are 16,400,
 /// all full.
-const BULK: u64 = 1 << 20;
+pub(crate) const BULK: u64 = 1 << 20;
 
 impl<F: AsFd> Default for Chain<F> {
     fn default() -> Self {

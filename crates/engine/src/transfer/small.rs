@@ -10,10 +10,11 @@ use rustix::fs::sendfile;
 use rustix::io::pread;
 use rustix::net::{SendFlags, send};
 
+use crate::chain::BULK;
 use crate::error::Error;
 use crate::integrity::{Integrity, Version};
 use crate::report::Report;
-use crate::socket::arm_reset;
+use crate::socket::{arm_reset, cork, uncork};
 
 /// A part of a file that is sent after a head.
 #[derive(Clone, Copy, Debug)]
@@ -73,15 +74,19 @@ pub fn send_with_head(
     report: &mut Report,
 ) -> Result<Option<usize>, Error> {
     let FilePart { ref file, offset, len, version } = *part;
-    let Ok(of_head) = send(&socket, head, SendFlags::NOSIGNAL | SendFlags::MORE) else {
-        return Ok(None);
-    };
-    let of_file = if of_head == head.len() {
+    let is_corked = len as u64 >= BULK && cork(&socket);
+    let of_head = send(&socket, head, SendFlags::NOSIGNAL | SendFlags::MORE);
+    let of_file = if of_head == Ok(head.len()) {
         // Whatever makes it fail also fails the transfer, which reports the reason.
         sendfile(&socket, file, Some(&mut { offset }), len).unwrap_or(0)
     } else {
         0
     };
+    if is_corked {
+        // A socket that cannot be uncorked is closed already.
+        let _ = uncork(&socket);
+    }
+    let Ok(of_head) = of_head else { return Ok(None) };
     report.count_sent(of_head, of_file, level(version));
     let is_changed =
         |version| !Version::of(file).is_ok_and(|now: Version| !now.differs_from(&version));

@@ -4,8 +4,10 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
+use rustix::net::sockopt::tcp_cork;
 use underpass_engine::{
-    Chain, Mechanism, Options, Policy, Report, SMALL_TRANSFER, Sink, Source, Transfer,
+    Chain, FilePart, Mechanism, Options, Policy, Report, SMALL_TRANSFER, Sink, Source, Transfer,
+    Version, send_with_head,
 };
 
 /// Sends a header and a file of `len` bytes, checks what arrives, and returns the report.
@@ -60,4 +62,27 @@ fn a_required_mechanism_is_not_replaced_by_one_buffer() {
     let options =
         Options::default().max_small(usize::MAX).policy(Policy::Require(Mechanism::Sendfile));
     assert_eq!(send(100, options).by(Mechanism::Sendfile).bytes, 100);
+}
+
+#[test]
+fn a_large_part_after_a_head_leaves_no_cork() {
+    let len = 3 << 19;
+    let body: Vec<u8> = (0..len).map(|index| (index % 251) as u8).collect();
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(&body).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let mut peer = listener.accept().unwrap().0;
+    let version = Some(Version::of(&file).unwrap());
+    let part = FilePart { file: &file, offset: 0, len, version };
+    let mut report = Report::default();
+    // More than a socket takes that nobody reads, unless it waits.
+    socket.set_nonblocking(true).unwrap();
+    let sent = send_with_head(b"header", &part, &socket, &mut report).unwrap().unwrap();
+    assert_eq!(tcp_cork(&socket), Ok(false));
+    assert!(sent > 6 && report.by(Mechanism::Sendfile).bytes == sent as u64 - 6, "{report:?}");
+    drop(socket);
+    let mut got = Vec::new();
+    peer.read_to_end(&mut got).unwrap();
+    assert_eq!(got, [b"header".as_slice(), &body].concat()[..sent]);
 }

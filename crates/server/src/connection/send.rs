@@ -79,7 +79,7 @@ impl<'a> Sending<'a> {
                 (Chain::new().bytes(head), ChainChecks::NONE)
             }
             Body::File(mut file) => {
-                let sent = match at_once::send_file(link, integrity, &mut head, &mut file) {
+                let sent = match at_once::send_file(link, integrity, &mut head, &mut file, now) {
                     Ok(sent) => sent,
                     Err(error) => return Self::failed(link.peer, error),
                 };
@@ -126,7 +126,7 @@ impl<'a> Sending<'a> {
         // The bytes being read stay in the cache until the last one is sent.
         let slow =
             |reads| SlowResponse { reads, ..SlowResponse::new(link, integrity, head_len, facts()) };
-        match at_once::send_cached(link, &mut head, &mut body) {
+        match at_once::send_cached(link, &mut head, &mut body, now) {
             Err(error) => {
                 body.failed(&error);
                 Self::failed(link.peer, error)

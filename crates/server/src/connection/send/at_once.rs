@@ -1,12 +1,14 @@
 //! Sends a small body together with its head, without a transfer, if nothing has to wait.
 
 use std::os::fd::AsFd;
+use std::time::Instant;
 
 use underpass_engine::{
     Error, FilePart, Integrity, Mechanism, Policy, Report, send_small, send_with_head,
 };
 
 use crate::connection::Link;
+use crate::connection::send::checks::HELD_BACK;
 use crate::connection::turn::{SHORT_TURN, logs_cost};
 use crate::routing::cached::CachedBody;
 use crate::routing::response::{FileBody, max_copied};
@@ -19,10 +21,12 @@ pub(super) fn send_file(
     integrity: Integrity,
     head: &mut Vec<u8>,
     file: &mut FileBody,
+    now: Instant,
 ) -> Result<Option<Report>, Error> {
+    let max = max_at_once(link.worker, now);
     let Some(mut part) = file.simple_part() else { return Ok(None) };
     part.version = part.version.filter(|_| integrity == Integrity::Detect);
-    let sent = send_part(link, head, &part, integrity, file.is_copied)?;
+    let sent = send_part(link, head, &part, integrity, max, file.is_copied)?;
     let Some((report, sent)) = sent else { return Ok(None) };
     file.skip(sent);
     Ok(Some(report))
@@ -34,24 +38,34 @@ pub(super) fn send_cached(
     link: Link<'_>,
     head: &mut Vec<u8>,
     body: &mut CachedBody,
+    now: Instant,
 ) -> Result<Option<Report>, Error> {
-    let Some(part) = body.simple_part(SHORT_TURN as u64) else { return Ok(None) };
+    let max = max_at_once(link.worker, now);
+    let Some(part) = body.simple_part(max as u64) else { return Ok(None) };
     let is_copied =
         part.len <= max_copied(link.peer) && link.worker.shared.settings.policy == Policy::Auto;
-    let sent = send_part(link, head, &part, Integrity::Fast, is_copied)?;
+    let sent = send_part(link, head, &part, Integrity::Fast, max, is_copied)?;
     let Some((report, sent)) = sent else { return Ok(None) };
     body.skip(sent);
     Ok(Some(report))
 }
 
+/// Returns the maximum size of a file that is sent at once: a turn, if no others wait, and less than
+/// has its last byte held back.
+fn max_at_once(worker: &Worker, now: Instant) -> usize {
+    let is_alone = !worker.turns.is_contended(now) && worker.turns.is_free(now);
+    if is_alone { HELD_BACK as usize - 1 } else { SHORT_TURN }
+}
+
 /// Sends the head and a part of a file that is all in memory. Removes what was sent from the head,
 /// and returns the number of bytes sent of the part, too. If `is_copied`, both are sent from one
-/// buffer.
+/// buffer, otherwise at most `max` bytes of a file by sendfile(2).
 fn send_part(
     Link { worker, peer }: Link<'_>,
     head: &mut Vec<u8>,
     part: &FilePart<impl AsFd>,
     integrity: Integrity,
+    max: usize,
     is_copied: bool,
 ) -> Result<Option<(Report, u64)>, Error> {
     // This neither encrypts nor measures the cost.
@@ -63,7 +77,7 @@ fn send_part(
         let sent = send_small(head, part, &peer.socket, &mut report);
         head.truncate(head_len);
         sent
-    } else if part.len <= SHORT_TURN && may_use_sendfile(worker, integrity) {
+    } else if part.len <= max && may_use_sendfile(worker, integrity) {
         send_with_head(head, part, &peer.socket, &mut report)?
     } else {
         None

@@ -40,4 +40,4 @@ impl ChainChecks {
 }
 
 /// The minimum size of a file whose last byte waits until the peer has all others.
-const HELD_BACK: u64 = 2 << 20;
+pub(super) const HELD_BACK: u64 = 2 << 20;
