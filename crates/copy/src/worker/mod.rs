@@ -18,6 +18,7 @@ use std::sync::atomic::Ordering;
 
 use rustix::fs::{AtFlags, FileType, Stat, statat};
 use underpass_engine::Usage;
+use underpass_engine::atomic_file::stat_entry;
 use underpass_engine::buffered::BUFFER;
 use underpass_engine::hint::Action;
 
@@ -173,11 +174,8 @@ impl<'a> CopyWorker<'a> {
         if folder.origin == DirOrigin::Fresh {
             return Ok(None);
         }
-        match statat(&folder.target, entry.target(), AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => Ok(Some(stat)),
-            Err(rustix::io::Errno::NOENT) => Ok(None),
-            Err(errno) => Err(errno).at("looking at", || folder.target_path(entry.target())),
-        }
+        stat_entry(&folder.target, entry.target())
+            .at("looking at", || folder.target_path(entry.target()))
     }
 
     /// Returns whether this is a dry run, and tells the observer of the entry that would be copied.

@@ -1,9 +1,9 @@
-//! How entries of folders are opened.
+//! How entries of folders are found and opened.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{Mode, OFlags, openat};
+use rustix::fs::{AtFlags, Mode, OFlags, Stat, openat, statat};
 use rustix::io::Errno;
 use rustix::path::Arg;
 
@@ -35,4 +35,16 @@ pub fn reopen_folder(folder: impl AsFd) -> Result<OwnedFd, Errno> {
 pub fn open_entry(folder: impl AsFd, name: impl Arg) -> Result<File, Errno> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     openat(folder, name, flags | OFlags::CLOEXEC, Mode::empty()).map(File::from)
+}
+
+/// Returns the attributes of the entry of a name, which may be a link; `None` if there is none.
+///
+/// # Errors
+///
+/// As fstatat(2).
+pub fn stat_entry(folder: impl AsFd, name: impl Arg) -> Result<Option<Stat>, Errno> {
+    match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Err(Errno::NOENT) => Ok(None),
+        found => found.map(Some),
+    }
 }

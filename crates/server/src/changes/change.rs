@@ -9,7 +9,7 @@ use rustix::fs::{
     Access, AtFlags, FileType, Mode, Stat, accessat, fstat, fsync, mkdirat, unlinkat,
 };
 use rustix::io::Errno;
-use underpass_engine::atomic_file::{AtomicFile, Existing, only_adds, sync_folder};
+use underpass_engine::atomic_file::{AtomicFile, Existing, only_adds, stat_entry, sync_folder};
 use underpass_engine::{FileId, Report, Version};
 
 use crate::auth::Right;
@@ -204,7 +204,7 @@ impl Change {
             let _names = self.hold_names(site, true)?;
             self.check_again(folder, name)?;
             check_parent(site, &to.path, folder)?;
-            let now = tree::stat_entry(folder, name)?;
+            let now = stat_entry(folder, name)?;
             if now.is_none_or(|now| FileId::of(&now) != FileId::of(stat)) {
                 return Err(ChangeRefusal::replaced());
             }
@@ -281,7 +281,7 @@ impl Change {
     fn find(&self, site: &Site) -> Result<(OwnedFd, CString, Stat)> {
         let (folder, name) = site.root.parent_of(&self.path)?.ok_or_else(root_itself)?;
         let name = c_name(name);
-        let stat = tree::stat_entry(&folder, &name)?.ok_or(Errno::NOENT)?;
+        let stat = stat_entry(&folder, &name)?.ok_or(Errno::NOENT)?;
         self.check(&stat)?;
         Ok((folder, name, stat))
     }
@@ -333,7 +333,7 @@ impl Change {
     /// says which. The caller must hold the names.
     fn check_again(&self, folder: &OwnedFd, name: &CString) -> Result<()> {
         match self.expected {
-            Some(_) => self.check(&tree::stat_entry(folder, name)?.ok_or(Errno::NOENT)?),
+            Some(_) => self.check(&stat_entry(folder, name)?.ok_or(Errno::NOENT)?),
             None => Ok(()),
         }
     }
@@ -407,7 +407,7 @@ fn move_across(
 /// Removes a file or a link that was copied, if it is still the same version.
 fn remove_original(site: &Site, folder: &OwnedFd, name: &CStr, copied: &Stat) -> Result<()> {
     let _names = site.names.hold(true);
-    let now = tree::stat_entry(folder, name)?;
+    let now = stat_entry(folder, name)?;
     if now.is_none_or(|now| Version::from_stat(&now) != Version::from_stat(copied)) {
         return Err(ChangeRefusal::new(
             409,

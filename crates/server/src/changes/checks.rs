@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
+use underpass_engine::atomic_file::stat_entry;
 use underpass_engine::{FileId, MinFree};
 
 use crate::changes::dest_entry::DestEntry;
@@ -55,7 +56,7 @@ pub(super) fn find_existing(
     dest: &mut DestEntry,
     source: &Stat,
 ) -> Result<()> {
-    dest.existing = tree::stat_entry(&dest.folder, &dest.name)?;
+    dest.existing = stat_entry(&dest.folder, &dest.name)?;
     let is_folder = tree::kind(source) == FileType::Directory;
     if to.is_folder && !is_folder && !dest.is_folder() {
         return Err(no_folder());

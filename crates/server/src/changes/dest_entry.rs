@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::fs::{FileType, RenameFlags, Stat, renameat, renameat_with};
 use rustix::io::Errno;
 use underpass_engine::FileId;
-use underpass_engine::atomic_file::{listed_name, rename_new};
+use underpass_engine::atomic_file::{listed_name, rename_new, stat_entry};
 
 use crate::changes::hidden_name::{hidden_name, move_aside};
 use crate::changes::refusal::{ChangeRefusal, Result};
@@ -156,7 +156,7 @@ pub(crate) fn is_other_spelling(
     entry: &Stat,
     wanted: &CStr,
 ) -> bool {
-    let found = tree::stat_entry(folder, wanted).ok().flatten();
+    let found = stat_entry(folder, wanted).ok().flatten();
     let found = found.filter(|found| FileId::of(found) == FileId::of(entry));
     let listed = found.and_then(|found| listed_name(folder, wanted.to_bytes(), &found));
     name != wanted && listed.as_deref() == Some(name.to_bytes())
@@ -202,7 +202,7 @@ pub(crate) fn remove_checked(
         }
         Err(errno) => return Err(errno.into()),
     }
-    let removed = match tree::stat_entry(parent, &aside) {
+    let removed = match stat_entry(parent, &aside) {
         Ok(Some(now)) if FileId::of(&now) == FileId::of(checked) => {
             on_begun();
             removal::remove_visible(parent.as_fd(), &aside, is_hidden).or_else(|refusal| {
@@ -311,7 +311,7 @@ mod tests {
         fs::write(at("new"), "new").unwrap();
         fs::set_permissions(at("old/kept"), fs::Permissions::from_mode(0o555)).unwrap();
         let folder = OwnedFd::from(fs::File::open(parent.path()).unwrap());
-        let existing = tree::stat_entry(&folder, c"old").unwrap();
+        let existing = stat_entry(&folder, c"old").unwrap();
         let from = folder.try_clone().unwrap();
         let dest = DestEntry { folder, name: c"old".into(), existing };
         let replace = || {
@@ -336,7 +336,7 @@ mod tests {
         fs::create_dir_all(at("folder/kept/file")).unwrap();
         fs::set_permissions(at("folder/kept"), fs::Permissions::from_mode(0o555)).unwrap();
         let folder = OwnedFd::from(fs::File::open(parent.path()).unwrap());
-        let stat = tree::stat_entry(&folder, c"folder").unwrap().unwrap();
+        let stat = stat_entry(&folder, c"folder").unwrap().unwrap();
         let remove = || {
             let mut own = capabilities(None).unwrap();
             own.effective -= CapabilitySet::DAC_OVERRIDE;
@@ -360,7 +360,7 @@ mod tests {
         fs::create_dir_all(parent.path().join("folder/inner")).unwrap();
         fs::write(parent.path().join("folder/inner/file"), "x").unwrap();
         let folder = OwnedFd::from(fs::File::open(parent.path()).unwrap());
-        let stat = tree::stat_entry(&folder, c"folder").unwrap().unwrap();
+        let stat = stat_entry(&folder, c"folder").unwrap().unwrap();
         let late = || {
             let hidden = fs::read_dir(parent.path()).unwrap().next().unwrap().unwrap().path();
             fs::create_dir(hidden.join("inner/.git")).unwrap();
@@ -380,7 +380,7 @@ mod tests {
             fs::create_dir(parent.path().join(path)).unwrap();
         }
         let folder = OwnedFd::from(fs::File::open(parent.path()).unwrap());
-        let existing = tree::stat_entry(&folder, c"old").unwrap();
+        let existing = stat_entry(&folder, c"old").unwrap();
         let from = folder.try_clone().unwrap();
         let dest = DestEntry { folder, name: c"old".into(), existing };
         let aside = dest.give(true, &from, c"new", Renaming::Checked).unwrap();

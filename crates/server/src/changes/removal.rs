@@ -10,15 +10,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{AtFlags, FileType, OFlags, Stat, Timespec, fstat, statat, unlinkat};
 use rustix::io::Errno;
-use underpass_engine::atomic_file::{self, name_of_hidden, remove_folder};
+use underpass_engine::atomic_file::{self, name_of_hidden, remove_folder, stat_entry};
 use underpass_engine::wait::lock;
 use underpass_engine::{FileId, Version};
 use underpass_sys::open_beneath;
 
 use crate::changes::refusal::{ChangeRefusal, FailedEntry, RefusalCause, Result, hidden_inside};
-use crate::changes::tree::{
-    for_each_name, kind, open_folder, open_inside, push_inside, stat_entry,
-};
+use crate::changes::tree::{for_each_name, kind, open_folder, open_inside, push_inside};
 use crate::digest::settle::MAX_CLOCK_TICK;
 use crate::files::root::{is_open_leftover, split};
 

@@ -9,14 +9,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, Stat, StatxFlags, fchmod, fstat, fsync, ftruncate, futimens,
-    mkdirat, openat, readlinkat, statat, statx, symlinkat, utimensat,
+    mkdirat, openat, readlinkat, statx, symlinkat, utimensat,
 };
 use rustix::io::Errno;
 use underpass_copy::{
     self as copy, CopyError, CopyObserver, CopyOptions, Preserve, PreserveXattrs, copy_folder,
     times,
 };
-use underpass_engine::atomic_file::{self, check_writes, open_entry, sync_folder};
+use underpass_engine::atomic_file::{self, check_writes, open_entry, stat_entry, sync_folder};
 use underpass_engine::wait::{lock, unpoison};
 use underpass_engine::{
     Integrity, Options, Report, Sink, Source, Transfer, Version, data_ranges, errno,
@@ -365,14 +365,6 @@ pub(super) fn push_inside(inside: &mut Vec<u8>, name: &CStr) {
 /// Returns the type: a file, a folder, a link or something else.
 pub(crate) fn kind(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
-}
-
-/// Returns the attributes of the entry of a name; `None` if there is none.
-pub(crate) fn stat_entry(folder: impl AsFd, name: &CStr) -> Result<Option<Stat>, Errno> {
-    match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
-        Err(Errno::NOENT) => Ok(None),
-        found => found.map(Some),
-    }
 }
 
 /// Opens a folder to read the names in it.

@@ -23,7 +23,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{
-    self, AtomicFile, Existing, folder_at, is_of_stranger, reopen_folder,
+    self, AtomicFile, Existing, folder_at, is_of_stranger, reopen_folder, stat_entry,
 };
 use underpass_engine::{Report, buffered, close, errno, is_file, is_folder, kept_time, mtime};
 use underpass_sys::open_beneath;
@@ -339,13 +339,7 @@ impl DestFolder {
 
     /// Returns the properties of the file with this name, if there is one.
     pub(super) fn stat(&self, path: &[u8]) -> Result<Option<Stat>, Errno> {
-        let found = self.within(path, |parent, name| {
-            match statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
-                Err(Errno::NOENT) => Ok(None),
-                found => found.map(Some),
-            }
-        })?;
-        Ok(found)
+        self.within(path, |parent, name| stat_entry(parent, name))
     }
 
     /// Returns whether a file of this size and time exists already, or was moved from an older

@@ -5,10 +5,10 @@ use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::SystemTime;
 
-use rustix::fs::{AtFlags, FileType, Stat, statat};
+use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 use underpass_engine::Version;
-use underpass_engine::atomic_file::without_acl;
+use underpass_engine::atomic_file::{stat_entry, without_acl};
 
 use crate::changes::refusal::NAME_HIDDEN;
 use crate::digest::stored;
@@ -111,10 +111,7 @@ impl UploadTarget {
     /// Returns the file that has the name now. A link is not followed when it is replaced, but it
     /// is followed for its attributes, as for reading.
     pub(crate) fn existing_file(&self, root: &Root) -> Result<Option<ExistingFile>> {
-        let stat = match statat(&self.folder, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
-            Err(Errno::NOENT) => return Ok(None),
-            stat => stat?,
-        };
+        let Some(stat) = stat_entry(&self.folder, &self.name)? else { return Ok(None) };
         let stat = match FileType::from_raw_mode(stat.st_mode) {
             FileType::Symlink => match root.find(&self.path) {
                 Ok(Some(stat)) => stat,
