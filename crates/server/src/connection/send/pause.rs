@@ -40,9 +40,10 @@ impl ShortPauses {
             self.set.set(self.set.get() + 1);
         }
         let set = self.set.get();
-        timer.readable().await?.clear_ready();
-        // Another pause that ended at the same time may have set it again.
+        let mut fired = timer.readable().await?;
+        // Another pause that ended at the same time may have set it again, and others wait for that.
         if self.set.get() == set {
+            fired.clear_ready();
             self.is_set.set(false);
         }
         Ok(())
@@ -69,13 +70,32 @@ const SHORT_PAUSE: Duration = Duration::from_micros(200);
 mod tests {
     use super::ShortPauses;
     use std::future::Future;
-    use std::pin::pin;
+    use std::pin::{Pin, pin};
     use std::rc::Rc;
     use std::task::{Context, Waker};
     use std::time::Duration;
     use tokio::runtime::Builder;
     use tokio::task::{LocalSet, spawn_local, yield_now};
-    use tokio::time::timeout;
+    use tokio::time::{sleep, timeout};
+
+    #[test]
+    fn a_pause_that_ends_late_does_not_prolong_others() {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let pauses = ShortPauses::default();
+            let begin = |pause: Pin<&mut dyn Future<Output = ()>>| {
+                let _ = pause.poll(&mut Context::from_waker(Waker::noop()));
+            };
+            let (mut late, mut waiting) = (pin!(pauses.pause()), pin!(pauses.pause()));
+            begin(late.as_mut());
+            pauses.pause().await;
+            begin(waiting.as_mut());
+            sleep(Duration::from_millis(5)).await;
+            late.await;
+            timeout(Duration::from_secs(5), pauses.pause()).await.unwrap();
+            waiting.await;
+        });
+    }
 
     #[test]
     fn pauses_that_overlap_or_are_abandoned_end() {
