@@ -247,12 +247,16 @@ impl CacheState {
         match self.folder.restore() {
             Restored::Present => return false,
             Restored::Gone => {
+                if self.is_gone() {
+                    return false;
+                }
+                // What is open is still served, but no longer kept. Only then may others see that
+                // the folder is gone.
+                for (_, version) in self.stored() {
+                    version.detach();
+                }
+                self.quota.forget_all();
                 if !self.is_gone.swap(true, Ordering::Relaxed) {
-                    // What is open is still served, but no longer kept.
-                    for (_, version) in self.stored() {
-                        version.detach();
-                    }
-                    self.quota.forget_all();
                     self.notify(&CacheEvent::FolderGone);
                 }
                 return false;

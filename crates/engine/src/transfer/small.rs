@@ -82,15 +82,17 @@ pub fn send_with_head(
     } else {
         0
     };
-    if is_corked {
+    let differs =
+        |version| !Version::of(file).is_ok_and(|now: Version| !now.differs_from(&version));
+    let has_changed = of_file == len && version.is_some_and(differs);
+    // The end of a file that has changed is left behind.
+    if is_corked && !has_changed {
         // A socket that cannot be uncorked is closed already.
         let _ = uncork(&socket);
     }
     let Ok(of_head) = of_head else { return Ok(None) };
     report.count_sent(of_head, of_file, level(version));
-    let is_changed =
-        |version| !Version::of(file).is_ok_and(|now: Version| !now.differs_from(&version));
-    if of_file == len && version.is_some_and(is_changed) {
+    if has_changed {
         // A socket that cannot be reset is closed already.
         let _ = arm_reset(&socket);
         let report = Box::new(report.clone());

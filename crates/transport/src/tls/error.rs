@@ -49,7 +49,7 @@ pub enum TlsError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
-    /// It is not a regular file, and was to be read again.
+    /// It is not a regular file, but is read while the server runs.
     #[error("is not a regular file: others are read only at the start of the server")]
     NoFile,
     /// It is not PEM.

@@ -60,8 +60,7 @@ impl Fetch<'_> {
         }
         self.shared.note_stored(created.as_ref().map(drop));
         created.map_err(|error| match error {
-            error if is_full(&error) => CacheErrorKind::NoRoom,
-            error if is_shortage(&error) => CacheErrorKind::Busy,
+            error if is_full(&error) || is_shortage(&error) => CacheErrorKind::NoRoom,
             _ => CacheErrorKind::Disk,
         })
     }

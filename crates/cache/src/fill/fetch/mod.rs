@@ -431,7 +431,12 @@ impl Fetch<'_> {
             // The stored version is outdated.
             self.withdraw();
         }
-        self.object().state().relay_for(RELAY_TIME, why);
+        let mut state = self.object().state();
+        // Once that is over, the next request tries the disk again.
+        if state.why_relayed().is_none() {
+            state.relay_for(RELAY_TIME, why);
+        }
+        drop(state);
         let file = self.shared.null.try_clone().map(OwnedFd::from);
         let permit = self.shared.relaying.acquire(self.wanted.client);
         let (Ok(file), Ok((for_client, writer)), Some(permit)) = (file, Relay::new(why), permit)

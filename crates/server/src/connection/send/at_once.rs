@@ -12,6 +12,7 @@ use crate::connection::send::checks::HELD_BACK;
 use crate::connection::turn::{SHORT_TURN, logs_cost};
 use crate::routing::cached::CachedBody;
 use crate::routing::response::{FileBody, max_copied};
+use crate::server::limits::turn_queue::TurnQueue;
 use crate::server::worker::Worker;
 
 /// Sends a file after its head, and removes from both what was sent. `None` if a transfer is
@@ -23,7 +24,7 @@ pub(super) fn send_file(
     file: &mut FileBody,
     now: Instant,
 ) -> Result<Option<Report>, Error> {
-    let max = max_at_once(link.worker, now);
+    let max = max_at_once(&link.worker.turns, now);
     let Some(mut part) = file.simple_part() else { return Ok(None) };
     part.version = part.version.filter(|_| integrity == Integrity::Detect);
     let sent = send_part(link, head, &part, integrity, max, file.is_copied)?;
@@ -40,7 +41,7 @@ pub(super) fn send_cached(
     body: &mut CachedBody,
     now: Instant,
 ) -> Result<Option<Report>, Error> {
-    let max = max_at_once(link.worker, now);
+    let max = max_at_once(&link.worker.turns, now);
     let Some(part) = body.simple_part(max as u64) else { return Ok(None) };
     let is_copied =
         part.len <= max_copied(link.peer) && link.worker.shared.settings.policy == Policy::Auto;
@@ -52,8 +53,8 @@ pub(super) fn send_cached(
 
 /// Returns the maximum size of a file that is sent at once: a turn, if no others wait, and less than
 /// has its last byte held back.
-fn max_at_once(worker: &Worker, now: Instant) -> usize {
-    let is_alone = !worker.turns.is_contended(now) && worker.turns.is_free(now);
+fn max_at_once(turns: &TurnQueue, now: Instant) -> usize {
+    let is_alone = !turns.is_contended(now) && turns.is_free(now);
     if is_alone { HELD_BACK as usize - 1 } else { SHORT_TURN }
 }
 
@@ -95,4 +96,25 @@ fn may_use_sendfile(worker: &Worker, integrity: Integrity) -> bool {
         && settings.step.is_none()
         && integrity <= Integrity::Detect
         && !worker.capabilities.lacks(Mechanism::Sendfile)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    #[test]
+    fn files_of_more_than_a_short_turn_are_sent_at_once_only_while_nobody_waits() {
+        let (turns, now) = (TurnQueue::default(), Instant::now());
+        assert_eq!(max_at_once(&turns, now), HELD_BACK as usize - 1);
+        let begun = pin!(turns.begin()).poll(&mut Context::from_waker(Waker::noop()));
+        assert_eq!(max_at_once(&turns, now), SHORT_TURN);
+        drop(begun);
+        assert_eq!(max_at_once(&turns, now), HELD_BACK as usize - 1);
+        turns.record_short(now);
+        assert_eq!(max_at_once(&turns, now), SHORT_TURN);
+    }
 }

@@ -54,8 +54,7 @@ impl Identity {
         Self::load_with(certificates, key, read)
     }
 
-    /// Does the same with files that were read before, without waiting for a program that writes to
-    /// a pipe.
+    /// Does the same while the server runs, without waiting for a program that writes to a pipe.
     ///
     /// # Errors
     ///
