@@ -10,14 +10,20 @@ use underpass_engine::{
     Version, send_with_head,
 };
 
-/// Sends a header and a file of `len` bytes, checks what arrives, and returns the report.
-fn send(len: usize, options: Options<'_>) -> Report {
+/// Returns the bytes of a file of this length, the file, and the two ends of a connection.
+fn ends(len: usize) -> (Vec<u8>, File, TcpStream, TcpStream) {
     let body: Vec<u8> = (0..len).map(|index| (index % 251) as u8).collect();
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(&body).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    let mut peer = listener.accept().unwrap().0;
+    let peer = listener.accept().unwrap().0;
+    (body, file, socket, peer)
+}
+
+/// Sends a header and a file of `len` bytes, checks what arrives, and returns the report.
+fn send(len: usize, options: Options<'_>) -> Report {
+    let (body, file, socket, mut peer) = ends(len);
     let reader = std::thread::spawn(move || {
         let mut bytes = Vec::new();
         peer.read_to_end(&mut bytes).unwrap();
@@ -67,16 +73,11 @@ fn a_required_mechanism_is_not_replaced_by_one_buffer() {
 #[test]
 fn a_large_part_after_a_head_leaves_no_cork() {
     let len = 3 << 19;
-    let body: Vec<u8> = (0..len).map(|index| (index % 251) as u8).collect();
-    let mut file = tempfile::tempfile().unwrap();
-    file.write_all(&body).unwrap();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    let mut peer = listener.accept().unwrap().0;
+    let (body, file, socket, mut peer) = ends(len);
     let version = Some(Version::of(&file).unwrap());
     let part = FilePart { file: &file, offset: 0, len, version };
     let mut report = Report::default();
-    // More than a socket takes that nobody reads, unless it waits.
+    // Nobody reads yet, so the socket may take only a part.
     socket.set_nonblocking(true).unwrap();
     let sent = send_with_head(b"header", &part, &socket, &mut report).unwrap().unwrap();
     assert_eq!(tcp_cork(&socket), Ok(false));
