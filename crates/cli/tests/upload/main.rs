@@ -4,6 +4,7 @@
 
 mod faults;
 mod file;
+mod folders;
 mod links;
 #[path = "../rig/mod.rs"]
 mod rig;

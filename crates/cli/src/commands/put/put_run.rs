@@ -1,5 +1,6 @@
 //! Carries out the steps of the uploads one after the other, over the same connection.
 
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
@@ -111,7 +112,7 @@ impl<'s> PutRun<'s> {
     pub(super) fn run_step(&mut self, step: &UploadStep) -> Result<(), PutStop> {
         match step {
             UploadStep::Skipped { .. } => Ok(()),
-            UploadStep::Folder { url } => self.make(url),
+            UploadStep::Folder { path, url } => self.make(path, url),
             UploadStep::File { local, url } => {
                 let receipt = self.send(local, url)?;
                 output::print_receipt(self.args.show, &receipt);
@@ -132,25 +133,32 @@ impl<'s> PutRun<'s> {
     }
 
     /// Creates a folder, unless the server has it.
-    fn make(&mut self, url: &Url) -> Result<(), PutStop> {
-        self.create_parents(url)?;
+    fn make(&mut self, path: &Path, url: &Url) -> Result<(), PutStop> {
+        self.create_parents(path, url)?;
         // An object store has no folders, only keys.
-        if self.bucket.is_some() || self.is_there(url)? {
+        if self.bucket.is_some() || self.is_there(path, url)? {
             return Ok(());
         }
         let made = self.folders.create(&self.client, url, &mut self.idle);
         made.map_err(|error| match error {
-            FolderError::Client(error) => self.folder_failure(url, error),
+            FolderError::Client(error) => self.folder_failure(path, url, error),
             FolderError::NoParent(error) => {
-                PutStop { is_fatal: true, ..self.folder_failure(url, error) }
+                PutStop { is_fatal: true, ..self.folder_failure(path, url, error) }
             }
-            error => Failure::line(format!("creating the folder {}: {error}", shown(url))).into(),
+            error => {
+                let file = path.display().to_string();
+                let line = format!("sending {file} to {}: {error}", shown(url));
+                let receipt = Receipt::of_no_upload(file, url, error.to_string());
+                PutStop { receipt: Some(Box::new(receipt)), ..Failure::line(line).into() }
+            }
         })
     }
 
-    /// Returns the failure of a request about a folder, which has no bytes.
-    pub(super) fn folder_failure(&self, url: &Url, error: ClientError) -> PutStop {
-        self.failure("a folder".to_owned(), None, url, UploadFailed::before_sending(error))
+    /// Returns the failure of a request about the folder at `url`, which has no bytes. `path` is
+    /// what was to be sent.
+    pub(super) fn folder_failure(&self, path: &Path, url: &Url, error: ClientError) -> PutStop {
+        let file = path.display().to_string();
+        self.failure(file, None, url, UploadFailed::before_sending(error))
     }
 
     /// Returns the failure of an upload whose bytes come from an end of this kind.

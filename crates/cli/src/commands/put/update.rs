@@ -2,6 +2,7 @@
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::time::Instant;
 
 use underpass_client::Url;
@@ -13,12 +14,12 @@ use super::put_run::{PutRun, PutStop};
 
 impl PutRun<'_> {
     /// With --update, checks whether the server has a folder, and notes the entries that it lists.
-    pub(super) fn is_there(&mut self, url: &Url) -> Result<bool, PutStop> {
+    pub(super) fn is_there(&mut self, path: &Path, url: &Url) -> Result<bool, PutStop> {
         if !self.args.update || self.bucket.is_some() {
             return Ok(false);
         }
         let found = self.remote.enter(&self.client, self.idle.take(), url);
-        let (is_there, idle) = found.map_err(|error| self.folder_failure(url, error))?;
+        let (is_there, idle) = found.map_err(|error| self.folder_failure(path, url, error))?;
         self.idle = idle;
         Ok(is_there)
     }
@@ -52,14 +53,14 @@ impl PutRun<'_> {
     }
 
     /// With --create-parents, creates the folder of a file or folder, and those above it.
-    pub(super) fn create_parents(&mut self, url: &Url) -> Result<(), PutStop> {
+    pub(super) fn create_parents(&mut self, path: &Path, url: &Url) -> Result<(), PutStop> {
         if !self.args.create_parents || self.bucket.is_some() {
             return Ok(());
         }
         let above = if url.path().ends_with('/') { ".." } else { "." };
         let Ok(folder) = url.join(above) else { return Ok(()) };
         let made = self.folders.create_with_parents(&self.client, &folder, &mut self.idle);
-        made.map_err(|error| self.folder_failure(&folder, error))
+        made.map_err(|error| self.folder_failure(path, &folder, error))
     }
 }
 

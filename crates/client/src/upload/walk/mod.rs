@@ -23,6 +23,8 @@ pub use local::LocalPath;
 pub enum UploadStep {
     /// Create a folder.
     Folder {
+        /// The folder.
+        path: PathBuf,
         /// The URL; it ends in `/`.
         url: Url,
     },
@@ -217,7 +219,7 @@ impl UploadWalk {
             let (url, above) = (beneath(&url, &name), above.clone());
             self.waiting.push_front(WalkEntry { local, url, is_named: false, above });
         }
-        Ok(UploadStep::Folder { url })
+        Ok(UploadStep::Folder { path: path(), url })
     }
 }
 
