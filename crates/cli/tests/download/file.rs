@@ -167,6 +167,30 @@ fn the_file_is_written_to_the_given_path() {
 }
 
 #[test]
+fn folders_created_for_nothing_are_removed_again() {
+    let (stage, list) = (Stage::new(&[]), folder());
+    let list = list.path().join("list");
+    let (url, none, other) = (stage.url("file"), stage.url("none"), stage.url("other"));
+    fs::write(&list, format!("{none}\n out=mine/a/b/c\n{other}\n out=mine/d/e\n")).unwrap();
+    let list = list.to_str().unwrap();
+    fs::create_dir(stage.here.path().join("mine")).unwrap();
+    let cases: [&[&str]; 5] = [
+        &[&none, "-d", "mine/a/b"],
+        &[&none, &other, "-d", "mine/a/b", "--parallel", "2"],
+        &["-i", list],
+        &["-i", list, "--parallel", "1"],
+        &["-r", &none, "-d", "mine/a/b"],
+    ];
+    for args in cases {
+        stage.get(args).failed(1, &[]);
+        assert_eq!(names(stage.here.path()), ["mine"], "{args:?}");
+        assert_eq!(names(&stage.here.path().join("mine")), [""; 0], "{args:?}");
+    }
+    stage.get(&[&none, &url, "-d", "mine/a/b", "--parallel", "2"]).failed(1, &["404"]);
+    assert_eq!(names(&stage.here.path().join("mine/a/b")), ["file"]);
+}
+
+#[test]
 fn existing_files_are_neither_fetched_again_nor_overwritten() {
     let stage = Stage::new(&[]);
     let url = stage.url("file");

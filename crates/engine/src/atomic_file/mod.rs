@@ -10,6 +10,7 @@ mod follow;
 mod hidden;
 mod name;
 mod names;
+mod new_folders;
 mod open;
 mod permissions;
 mod remove;
@@ -41,6 +42,7 @@ pub use name::{
     name_of_hidden, names_folder, shortened,
 };
 pub use names::{for_each_name, names};
+pub use new_folders::NewFolders;
 pub use open::{folder_at, open_entry, reopen_folder, stat_entry};
 pub use permissions::{
     KeptOwner, acl_entry, remove_attribute, remove_attribute_at, set_mode, take_over,

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
 use rustix::fs::CWD;
@@ -16,8 +17,9 @@ use super::usage::{GetError, UrlUsage};
 use underpass_copy::ends::{
     OutputTarget, OverwriteRule, followed, is_dash, is_stdout, open_file_number,
 };
-use underpass_engine::atomic_file;
+use underpass_engine::atomic_file::{self, NewFolders};
 use underpass_engine::hint::{Action, PathError};
+use underpass_engine::wait::lock;
 
 use crate::failure::{Result, WithPath};
 use crate::signals::opener;
@@ -35,11 +37,12 @@ pub(crate) enum GetDestination {
 impl GetDestination {
     /// Returns the destination that the arguments give for a URL.
     ///
-    /// `suggested` asks the server for a name.
+    /// `suggested` asks the server for a name; `folders` notes those that are created.
     pub(crate) fn of(
         args: &GetArgs,
         item: &ListedFile,
         suggested: impl FnOnce() -> Option<OsString>,
+        folders: &Mutex<NewFolders>,
         cancel: &AtomicBool,
     ) -> Result<Self> {
         match &args.output {
@@ -75,9 +78,8 @@ impl GetDestination {
                 };
                 let path = args.dir.as_deref().unwrap_or(Path::new("")).join(name);
                 atomic_file::check_links(atomic_file::folder_of(&path))?;
-                let folder = path.parent().filter(|dir| *dir != Path::new("") && !dir.exists());
-                if let Some(dir) = folder {
-                    fs::create_dir_all(dir).with_path(Action::Creating, dir)?;
+                if let Some(dir) = path.parent() {
+                    lock(folders).create(dir).with_path(Action::Creating, dir)?;
                 }
                 Self::named(&path, if_exists)
             }

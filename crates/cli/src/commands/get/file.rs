@@ -1,10 +1,9 @@
 //! Fetches one file.
 
 use std::fmt::Write;
-use std::fs;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use indicatif::BinaryBytes;
@@ -14,6 +13,7 @@ use underpass_client::download::{
 };
 use underpass_client::input::list::ListedFile;
 use underpass_client::{TlsSetup, Url};
+use underpass_engine::atomic_file::NewFolders;
 
 use super::args::GetArgs;
 use super::destination::GetDestination;
@@ -36,13 +36,15 @@ pub(super) struct GetRun<'f> {
     pub(super) parallel: usize,
     /// The files that this command has fetched, or begun to.
     pub(super) taken: TakenNames,
+    /// The folders that this command has created. Those that stay empty are removed at its end:
+    /// until then, another of its files may arrive in them.
+    pub(super) folders: Mutex<NewFolders>,
 }
 
 impl GetRun<'_> {
     /// Fetches one file. `gauge` has its progress, which others show if there are several at once.
     pub(super) fn fetch(&self, item: &ListedFile, gauge: &Gauge) -> Result<()> {
         let args = self.args;
-        let new_dir = args.dir.as_deref().filter(|dir| !dir.exists());
         let prepared = self.prepare(item);
         let prepared =
             prepared.inspect_err(|failure| print::no_transfer(args.show, &item.url, failure))?;
@@ -57,12 +59,7 @@ impl GetRun<'_> {
             }
             _ => work(),
         };
-        let finished = finish(args, &item.url, destination, outcome, started.elapsed());
-        if let (Err(_), Some(dir)) = (&finished, new_dir) {
-            // This succeeds only if the folder is empty.
-            let _ = fs::remove_dir(dir);
-        }
-        finished
+        finish(args, &item.url, destination, outcome, started.elapsed())
     }
 
     /// Returns what fetches a file, the URL of requests, and the destination; `None` if the file was
@@ -74,7 +71,7 @@ impl GetRun<'_> {
         let asker = Downloader::new(remote.client.clone(), options.clone());
         let on_event = |event: &DownloadEvent<'_>| print::event(args.show, event);
         let suggested = || asker.suggested_name(&remote.url, &on_event);
-        let destination = GetDestination::of(args, item, suggested, cancel)?;
+        let destination = GetDestination::of(args, item, suggested, &self.folders, cancel)?;
         if !self.take_name(item, &destination)? {
             return Ok(None);
         }

@@ -1,6 +1,5 @@
 //! Fetches URLs one after the other, or several at once.
 
-use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -62,8 +61,11 @@ pub(crate) fn run(args: &GetArgs) -> Result<()> {
         sums: sums.inspect_err(report)?,
         parallel,
         taken: TakenNames::default(),
+        folders: Mutex::default(),
     };
-    fetch_all(&files, &items)
+    let outcome = fetch_all(&files, &items);
+    lock(&files.folders).remove_empty();
+    outcome
 }
 
 /// Prints the receipts of URLs of which none is fetched.
@@ -124,9 +126,8 @@ fn fetch_all(files: &GetRun<'_>, items: &[ListedFile]) -> Result<()> {
         work();
         return failures.finish(left());
     }
-    let new_dir = args.dir.as_deref().filter(|dir| !dir.exists());
-    if let Some(dir) = new_dir {
-        let created = fs::create_dir_all(dir).with_path(Action::Creating, dir);
+    if let Some(dir) = &args.dir {
+        let created = lock(&files.folders).create(dir).with_path(Action::Creating, dir);
         created
             .map_err(Failure::from)
             .inspect_err(|failure| report_not_started(args, items, failure))?;
@@ -143,10 +144,6 @@ fn fetch_all(files: &GetRun<'_>, items: &[ListedFile]) -> Result<()> {
             }
         });
     });
-    if let Some(dir) = new_dir {
-        // This succeeds only if the folder is empty: nothing was fetched then.
-        let _ = fs::remove_dir(dir);
-    }
     failures.finish(left())
 }
 

@@ -1,15 +1,12 @@
 //! The state shared by the workers that fetch a folder file by file.
 
 use std::collections::HashSet;
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::fs::OFlags;
-use rustix::io::Errno;
 use underpass_engine::PipePool;
+use underpass_engine::atomic_file::NewFolders;
 use underpass_engine::wait::lock;
 
 use super::prune::{IfOtherKind, Prune};
@@ -24,8 +21,8 @@ use crate::tree::task::TreeFetch;
 pub(super) struct Crawl<'c, 'j, 'a> {
     pub(super) tree: &'c TreeFetch<'j, 'a>,
     pub(super) dest: DestFolder,
-    /// The folders that this run created above the destination, innermost first.
-    created: Vec<PathBuf>,
+    /// The folders that this run created for the destination.
+    created: NewFolders,
     pub(super) queue: CrawlQueue,
     /// Paths and URLs of listed folders, and whether they were requested with credentials.
     pub(super) seen: Mutex<HashSet<(Vec<u8>, String, bool)>>,
@@ -55,13 +52,9 @@ impl<'c, 'j, 'a> Crawl<'c, 'j, 'a> {
             is_trusted: true,
             around: None,
         });
-        let failed = |error: io::Error| match error.kind() {
-            io::ErrorKind::AlreadyExists => TreeError::io("opening", tree.path, Errno::NOTDIR),
-            _ => TreeError::io("creating", tree.path, error),
-        };
-        let is_missing = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.exists();
-        let created = tree.path.ancestors().take_while(is_missing).map(Path::to_owned).collect();
-        fs::create_dir_all(tree.path).map_err(failed)?;
+        let failed = |error| TreeError::io("creating", tree.path, error);
+        let mut created = NewFolders::default();
+        created.create(tree.path).map_err(failed).inspect_err(|_| created.remove_empty())?;
         let root = open_root(tree.path)?;
         let if_exists =
             if tree.options.replaces { ExistingEntry::Replaced } else { ExistingEntry::Stays };
@@ -109,8 +102,7 @@ impl<'c, 'j, 'a> Crawl<'c, 'j, 'a> {
         let outcome = outcome.and(pruned);
         if outcome.is_err() && self.found.load(Ordering::Relaxed) == 0 {
             self.dest.abandon();
-            // Stops at the first folder that is not empty.
-            let _ = self.created.iter().try_for_each(fs::remove_dir);
+            self.created.remove_empty();
         }
         (outcome, done, has_made_room)
     }
