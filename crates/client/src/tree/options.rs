@@ -137,6 +137,13 @@ pub enum TreeEvent<'e> {
         /// Its URL.
         url: &'e str,
     },
+    /// No link of a page is to an entry of the folder.
+    LinksElsewhere {
+        /// Its URL.
+        url: &'e str,
+        /// The number of its links.
+        count: usize,
+    },
     /// The partial file of an earlier run is resumed.
     Resuming {
         /// Bytes of the archive that are unpacked.

@@ -274,6 +274,28 @@ fn a_page_is_not_whole_if_a_link_may_stand_for_a_file_that_is_not_listed() {
 }
 
 #[test]
+fn a_page_whose_links_all_lead_elsewhere_is_not_an_empty_folder() {
+    for (links, count) in [
+        // Behind a proxy that does not rewrite links.
+        ("<a href='../'>up</a><a href='/b/x'>x</a><a href='/b/y'>y</a>", 2),
+        ("<a href='http://backend/x'>x</a><a href='http://backend/y'>y</a>", 2),
+        ("<a href='http://backend/a%20b/x'>x</a>", 1),
+        ("<base href='/files/'><a href=x>x</a>", 1),
+        ("<a href='/b/x'>x</a><a href=y>y</a>", 0),
+        ("<a href='/b/x'>x</a><a href='..%2fx'>refused</a>", 0),
+        // Empty folders of nginx and Apache, Caddy and miniserve.
+        ("<a href='../'>../</a>", 0),
+        ("<a href='?C=N;O=D'>Name</a><a href='/'>Parent Directory</a>", 0),
+        ("<a href='/'>/</a><a href='./?sort=name'>N</a><a href='https://caddyserver.com'>C</a>", 0),
+        ("<a href='/?sort=size'>/</a><a href='https://github.com/svenstaro/miniserve'>m</a>", 0),
+        ("<a href='#top'>top</a><a href='mailto:a@b'>a</a><a href='javascript:show()'>s</a>", 0),
+    ] {
+        let page = format!("<html><title>Index of /a b/</title>{links}</html>");
+        assert_eq!(listing(HTML, &page).links_elsewhere, count, "{links}");
+    }
+}
+
+#[test]
 fn a_listing_without_its_end_is_cut_and_another_page_need_not_have_one() {
     for (page, is_cut) in [
         ("<html><title>Index of /a</title><a href=x>x</a>", true),

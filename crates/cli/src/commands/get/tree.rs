@@ -187,6 +187,12 @@ fn report(show: ShowArgs, event: &TreeEvent<'_>) {
             output::note("nothing is removed, because something was left out");
         }
         _ if show.quiet => {}
+        TreeEvent::LinksElsewhere { url, count } => {
+            let links = output::counted(*count as u64, "link leads", "links lead");
+            output::note(&format!(
+                "{url}: no link leads to a file in this folder, {links} elsewhere"
+            ));
+        }
         TreeEvent::Resuming { have, total } => print::resuming(*have, Some(*total)),
         TreeEvent::Retrying { error, after } => output::note_retry(error, *after),
         TreeEvent::Removed { path } => {

@@ -279,3 +279,27 @@ fn a_file_that_became_a_folder_is_fetched_as_one() {
     get(&page_with_redirect(), &target.path().join("x"), &["-j", "1"]).succeeded();
     assert_eq!(fs::read(target.path().join("x/a=b/file")).unwrap(), b"inside");
 }
+
+#[test]
+fn a_page_whose_links_all_lead_elsewhere_is_reported() {
+    let url = serve_until_exit(|request, stream| {
+        let links = match request.path.as_str() {
+            "/behind/" => "<a href=\"/files/a\">a</a><a href=\"/files/b\">b</a>",
+            _ => "<a href=\"https://example.org\">by</a>",
+        };
+        let page = format!("<html><title>Index of /</title><a href=\"../\">../</a>{links}</html>");
+        let head = "HTTP/1.1 200 OK\nContent-Type: text/html\nConnection: close";
+        respond(request, stream, head, page.as_bytes())?;
+        close()
+    });
+    let target = folder();
+    let url = url.trim_end_matches('/');
+    let said = |name: &str, options: &[&str]| {
+        get(&format!("{url}/{name}/"), target.path(), options).succeeded().stderr
+    };
+    let note =
+        format!("{url}/behind/: no link leads to a file in this folder, 2 links lead elsewhere");
+    assert!(said("behind", &[]).contains(&note));
+    assert_eq!(said("behind", &["-q"]), "");
+    assert_eq!(said("empty", &[]).lines().count(), 1);
+}

@@ -53,14 +53,7 @@ impl CrawlWorker<'_, '_, '_, '_> {
                 facts.mode.map(|mode| crawl.dest.folder_mode(&task.entry.path, made, mode));
             lock(&crawl.folders).push((task.entry.path.clone(), facts));
         }
-        for (name, refusal) in &listing.refused {
-            self.leave_out(&joined(&task.entry.path, name), &refusal.to_string());
-        }
-        if listing.is_cut {
-            self.done.left_out += 1;
-            let url = TreeFetch::redacted(&task.entry.url);
-            (crawl.tree.on_event)(&TreeEvent::ListingCut { url: &url });
-        }
+        self.report_missing(task, &listing);
         self.count(task, &listing)?;
         if answered != task.entry.url {
             self.count_bytes(answered.as_str().len() as u64)?;
@@ -91,6 +84,21 @@ impl CrawlWorker<'_, '_, '_, '_> {
             .filter(|CrawlTask { entry, .. }| options.wants(&entry.path, known, entry.is_folder));
         self.queue(tasks);
         Ok(())
+    }
+
+    /// Reports what a listing lacks, or may lack.
+    fn report_missing(&mut self, task: &CrawlTask, listing: &Listing) {
+        for (name, refusal) in &listing.refused {
+            self.leave_out(&joined(&task.entry.path, name), &refusal.to_string());
+        }
+        let (url, on_event) = (TreeFetch::redacted(&task.entry.url), self.crawl.tree.on_event);
+        if listing.is_cut {
+            self.done.left_out += 1;
+            on_event(&TreeEvent::ListingCut { url: &url });
+        }
+        if listing.links_elsewhere > 0 {
+            on_event(&TreeEvent::LinksElsewhere { url: &url, count: listing.links_elsewhere });
+        }
     }
 
     /// Counts and records the entries of a listing; their number and the memory of their names are

@@ -39,6 +39,8 @@ pub struct Listing {
     /// the same folder or to its parent. JSON has nothing if it has objects, none of which is an
     /// entry.
     pub is_other_page: bool,
+    /// How many links a page has to other places, if none is to an entry.
+    pub links_elsewhere: usize,
     /// Whether the folder certainly contains nothing else: it is a complete listing and no other
     /// page.
     pub is_whole: bool,
@@ -162,6 +164,7 @@ fn add_links(listing: &mut Listing, max: usize, base: &Url, links: &html::Links)
     let mut collector = LinkCollector::new(base);
     listing.is_other_page = !links.is_listing;
     let (mut has_parent, mut has_foreign) = (false, false);
+    let (mut likely, mut others) = (0, 0);
     for link in &links.links {
         // RFC 3986 5: relative to the page, unless it has a `base` element.
         let Ok(url) = links.base.join(link) else {
@@ -174,6 +177,11 @@ fn add_links(listing: &mut Listing, max: usize, base: &Url, links: &html::Links)
         has_foreign |= !is_own && url.scheme().starts_with("http");
         let is_taken = collector.add_url(listing, url.clone(), false, EntryFacts::default());
         listing.is_whole &= is_taken || is_no_entry(base, &url);
+        if !is_taken && url.scheme().starts_with("http") {
+            let is_no_entry = if is_own { is_above(base, &url) } else { is_no_entry(base, &url) };
+            likely += usize::from(!is_no_entry);
+            others += usize::from(is_no_entry && !is_own && url.path() != "/");
+        }
         // A short link may be relative to a long URL.
         if collector.bytes > max {
             return false;
@@ -182,6 +190,10 @@ fn add_links(listing: &mut Listing, max: usize, base: &Url, links: &html::Links)
     let is_empty = listing.entries.is_empty() && listing.refused.is_empty();
     // Behind a proxy, links may lead elsewhere, or an error may be in their place.
     listing.is_whole &= !is_empty || !has_foreign && (has_parent || !links.expects_parent);
+    // Some listings have a link to the project of the server's program.
+    if is_empty && (likely > 0 || others > 1) {
+        listing.links_elsewhere = likely + others;
+    }
     listing.is_whole &= collector.variants.iter().all(|entry| collector.seen.contains(entry));
     true
 }
