@@ -152,7 +152,8 @@ impl From<ClientError> for CacheError {
     fn from(error: ClientError) -> Self {
         let kind = match error {
             ClientError::Stalled | ClientError::Late => CacheErrorKind::TimedOut,
-            ClientError::Closed | ClientError::Network { action: NetworkAction::Receiving, .. } => {
+            ClientError::Closed { .. }
+            | ClientError::Network { action: NetworkAction::Receiving, .. } => {
                 CacheErrorKind::CutOff
             }
             ClientError::Tls { .. } => CacheErrorKind::Tls,

@@ -26,9 +26,12 @@ pub enum ClientError {
     /// The request was cancelled.
     #[error("cancelled")]
     Cancelled,
-    /// The server closed the connection without a response.
-    #[error("the server closed the connection without a response")]
-    Closed,
+    /// The peer closed the connection without a response.
+    #[error("{by} closed the connection without a response")]
+    Closed {
+        /// The peer, in words: the server, or its proxy with the address.
+        by: Box<str>,
+    },
     /// The response has a content coding that was not requested.
     #[error("the response has Content-Encoding {coding}, which was not requested")]
     Encoded {
@@ -132,7 +135,7 @@ impl ClientError {
     #[must_use]
     pub fn is_temporary(&self) -> bool {
         match self {
-            Self::Closed | Self::Stalled | Self::Late => true,
+            Self::Closed { .. } | Self::Stalled | Self::Late => true,
             // connect(2) rejects the address itself.
             Self::Network { source, .. } => Errno::from_io_error(source) != Some(Errno::INVAL),
             Self::Tls { error, .. } => matches!(**error, HandshakeError::Closed),
@@ -147,7 +150,7 @@ impl ClientError {
     /// Returns whether an established connection broke before the response.
     pub(super) fn is_broken_off(&self) -> bool {
         match self {
-            Self::Closed | Self::Stalled => true,
+            Self::Closed { .. } | Self::Stalled => true,
             Self::Network { action, .. } => {
                 matches!(action, NetworkAction::Receiving | NetworkAction::Sending)
             }

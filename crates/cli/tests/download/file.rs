@@ -448,13 +448,23 @@ fn proxies_are_taken_from_the_usual_variables() {
 }
 
 #[test]
-fn a_proxy_that_cannot_be_reached_is_named_as_one() {
+fn a_proxy_that_does_not_answer_is_named_as_one() {
     let here = folder();
     let proxy = format!("127.0.0.1:{}", free_port());
     for url in ["http://127.0.0.1:1/x", "https://127.0.0.1:1/x"] {
         get(here.path(), &[url, "--proxy", &proxy, "--retries", "0"])
             .failed(1, &[&format!("connecting to the proxy {proxy}: Connection refused")]);
     }
+    let closing = Server::start(|_, _| close());
+    let proxy = closing.address.to_string();
+    for url in ["http://127.0.0.1:1/x", "https://127.0.0.1:1/x"] {
+        get(here.path(), &[url, "--proxy", &proxy, "--retries", "0"]).failed(
+            1,
+            &[&format!("the proxy {proxy}"), "closed the connection without a response"],
+        );
+    }
+    get(here.path(), &[&closing.url("/x"), "--no-proxy", "--retries", "0"])
+        .failed(1, &["the server closed the connection without a response"]);
 }
 
 #[test]

@@ -372,7 +372,11 @@ impl<'a> Connection<'a> {
         }
         let head = match self.incoming.head(MAX_HEAD) {
             Ok(Some(head)) => head,
-            Ok(None) | Err(ReceiveError::Ended) => return Err(ClientError::Closed),
+            Ok(None) | Err(ReceiveError::Ended) => {
+                let by =
+                    if self.route.is_read_on_the_way() { &self.route.hop } else { "the server" };
+                return Err(ClientError::Closed { by: by.into() });
+            }
             Err(ReceiveError::TooLong) => {
                 return Err(InvalidResponse::Protocol("its head is too long").into());
             }

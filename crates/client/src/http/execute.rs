@@ -226,7 +226,7 @@ impl<'a> HttpClient<'a> {
             match connection.exchange_body(self, sent) {
                 Ok(response) => return Ok((connection, response)),
                 // The server may have closed the idle connection, whatever the request.
-                Err(ClientError::Closed | ClientError::Network { .. }) => {}
+                Err(ClientError::Closed { .. } | ClientError::Network { .. }) => {}
                 Err(error) => return Err(error),
             }
         }

@@ -33,7 +33,7 @@ impl Connection<'_> {
             ClientError::Late if !is_late => {
                 self.failed(NetworkAction::Connecting, Errno::TIMEDOUT.into())
             }
-            ClientError::Closed => {
+            ClientError::Closed { .. } => {
                 let ended = "it closed the connection without a response";
                 let ended = io::Error::new(io::ErrorKind::UnexpectedEof, ended);
                 self.failed(NetworkAction::Connecting, ended)

@@ -77,7 +77,7 @@ fn is_of_connection(error: &TreeError) -> bool {
     };
     matches!(
         source,
-        ClientError::Closed
+        ClientError::Closed { .. }
             | ClientError::Network { .. }
             | ClientError::Status { status: 429 | 503, .. }
     )
@@ -156,7 +156,7 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
             | ClientError::TooManyRedirects { .. }
             | ClientError::Scheme { .. }
             | ClientError::Downgrade { .. } => true,
-            ClientError::Closed
+            ClientError::Closed { .. }
             | ClientError::Stalled
             | ClientError::Late
             | ClientError::Network { .. } => !self.crawl.has_given_up.swap(true, Ordering::Relaxed),
