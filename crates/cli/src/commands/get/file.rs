@@ -1,8 +1,9 @@
 //! Fetches one file.
 
+use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -12,12 +13,13 @@ use underpass_client::download::{
     PartialInfo, RateLimit, TakenNames, name_of,
 };
 use underpass_client::input::list::ListedFile;
-use underpass_client::{TlsSetup, Url};
+use underpass_client::{HttpClient, TlsSetup, Url};
 use underpass_engine::atomic_file::NewFolders;
 
 use super::args::GetArgs;
 use super::destination::GetDestination;
 use super::sums::ChecksumList;
+use super::usage::UrlUsage;
 use super::{print, progress};
 use crate::failure::{Failure, Result, WithPath};
 use crate::output::{self, ProgressMeter};
@@ -42,6 +44,35 @@ pub(super) struct GetRun<'f> {
 }
 
 impl GetRun<'_> {
+    /// Gives each URL that ends in no file name the one that its server suggests.
+    ///
+    /// A URL without any is wrong usage, which is reported before the first file is fetched.
+    pub(super) fn name_all(&self, items: &mut [ListedFile]) -> Result<()> {
+        let has_name = |item: &ListedFile| item.out.is_some() || name_of(&item.url).is_some();
+        let is_named = self.args.output.is_some();
+        for item in items.iter_mut().filter(|item| !is_named && !has_name(item)) {
+            // Without its keys or password, the URL fails when it is to be fetched.
+            let Ok(remote) =
+                self.args.store.remote(&self.args.http, &item.url, self.tls, self.cancel)
+            else {
+                continue;
+            };
+            let suggested = self.suggested_name(remote.client, &remote.url);
+            if self.cancel.load(Ordering::Relaxed) {
+                break;
+            }
+            let name = suggested.ok_or_else(|| UrlUsage::Nameless(shown(&item.url)))?;
+            item.out = Some(name.into());
+        }
+        Ok(())
+    }
+
+    /// Asks a server for the name of a file.
+    fn suggested_name(&self, client: HttpClient<'_>, url: &Url) -> Option<OsString> {
+        let on_event = |event: &DownloadEvent<'_>| print::event(self.args.show, event);
+        Downloader::new(client, self.options()).suggested_name(url, &on_event)
+    }
+
     /// Fetches one file. `gauge` has its progress, which others show if there are several at once.
     pub(super) fn fetch(&self, item: &ListedFile, gauge: &Gauge) -> Result<()> {
         let args = self.args;
@@ -68,9 +99,7 @@ impl GetRun<'_> {
         let Self { args, cancel, .. } = *self;
         let remote = args.store.remote(&args.http, &item.url, self.tls, cancel)?;
         let mut options = self.options();
-        let asker = Downloader::new(remote.client.clone(), options.clone());
-        let on_event = |event: &DownloadEvent<'_>| print::event(args.show, event);
-        let suggested = || asker.suggested_name(&remote.url, &on_event);
+        let suggested = || self.suggested_name(remote.client.clone(), &remote.url);
         let destination = GetDestination::of(args, item, suggested, &self.folders, cancel)?;
         if !self.take_name(item, &destination)? {
             return Ok(None);

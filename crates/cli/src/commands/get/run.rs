@@ -63,6 +63,7 @@ pub(crate) fn run(args: &GetArgs) -> Result<()> {
         taken: TakenNames::default(),
         folders: Mutex::default(),
     };
+    files.name_all(&mut items)?;
     let outcome = fetch_all(&files, &items);
     lock(&files.folders).remove_empty();
     outcome

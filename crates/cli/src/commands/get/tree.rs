@@ -52,9 +52,11 @@ pub(super) fn check(args: &GetArgs, items: &[ListedFile]) -> Result<()> {
         return Err(TreeUsage::ItemOfFolder(shown(&item.url)).into());
     }
     let mut places = Vec::<PathBuf>::new();
-    for ListedFile { url, .. } in items.iter().filter(|_| args.delete || args.force || args.update)
-    {
+    for ListedFile { url, .. } in items {
         let path = place(args, url)?;
+        if !(args.delete || args.force || args.update) {
+            continue;
+        }
         if !args.delete {
             if places.contains(&path) {
                 return Err(TreeUsage::ReplacesShared(path).into());

@@ -306,3 +306,24 @@ fn suspicious_download_lists_are_reported() {
     sums.set_len((64 << 20) + 1).unwrap();
     get(here.path(), &["--check", "list", &url]).failed(1, &["longer than 64 MiB"]);
 }
+
+#[test]
+fn a_url_without_a_name_is_reported_before_anything_is_fetched() {
+    let (origin, here) = (Origin::start(), folder());
+    for path in ["/a", "/b%2Fc"] {
+        origin.set(path, Page::new(b"one", &[]));
+    }
+    origin.set("/d%2Fe", Page::new(b"two", &["Content-Disposition: attachment; filename=f"]));
+    let [file, nameless, suggested] = ["/a", "/b%2Fc", "/d%2Fe"].map(|path| origin.url(path));
+    for options in [&["--parallel", "1"][..], &["--parallel", "2"], &["-d", "new"]] {
+        let args = [&[&*file, &suggested, &nameless], options].concat();
+        get(here.path(), &args).failed(2, &[&nameless, "does not end in a file name"]);
+        assert_eq!(names(here.path()), [""; 0], "{options:?}");
+    }
+    let folders = [origin.url("/x/"), origin.url("/y%2Fz/")];
+    get(here.path(), &["-r", &folders[0], &folders[1]]).failed(2, &["cannot be a folder"]);
+    assert!(origin.take_exchanges().iter().all(|it| it.request.method == "HEAD"));
+    get(here.path(), &[&file, &suggested]).succeeded();
+    assert_eq!(names(here.path()), ["a", "f"]);
+    assert_eq!(origin.log(), ["HEAD /d%2Fe 200 0", "GET /a 200 3", "GET /d%2Fe 200 3"]);
+}
