@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -178,6 +179,13 @@ pub enum DownloadEvent<'e> {
     OnlyTagsCompared,
     /// The URL may be that of a folder, and the file its HTML page.
     Folder,
+    /// The partial file or its journal is not needed any more, but cannot be removed.
+    NotRemoved {
+        /// Its name.
+        name: &'e OsStr,
+        /// The system's error.
+        error: &'e io::Error,
+    },
     /// The file on the server has changed, or the server no longer sends parts of it: the download
     /// starts over.
     StartingOver {

@@ -311,10 +311,12 @@ impl<'t> TargetName<'t> {
 
     /// Removes the journal of a complete file, or journal and partial file of an empty one, on
     /// which this process no longer has a lock. If another process has locked them, they stay.
-    pub(super) fn forget(&self, also_the_part: bool) {
+    ///
+    /// The error has the name of the one that cannot be removed.
+    pub(super) fn forget(&self, also_the_part: bool) -> Result<(), (OsString, io::Error)> {
         let part = self.part_name();
         // If it cannot be read now, the next process handles it.
-        let Ok(known) = self.known() else { return };
+        let Ok(known) = self.known() else { return Ok(()) };
         let found = FileId::named(self.folder, &part).ok();
         // Another program may have replaced the partial file.
         let is_own =
@@ -325,27 +327,32 @@ impl<'t> TargetName<'t> {
             let file = open_entry(self.folder, &part);
             locked = file.ok().filter(|file| try_lock(file, self.folder, &part));
             if locked.is_none() {
-                return;
+                return Ok(());
             }
-            if also_the_part {
-                let _ = unlinkat(self.folder, &part, AtFlags::empty());
+            // Where no rename leaves existing files alone, a complete file has both names first.
+            let is_complete = || FileId::named(self.folder, self.name).ok() == found;
+            if also_the_part || is_complete() {
+                self.remove(part)?;
             }
         }
-        let _ = journal::remove(self.folder, &self.journal_name());
+        let removed = self.remove_journal();
         drop(locked);
+        removed
     }
 
     /// Removes the partial file of an earlier process that is no longer needed, because the file is
     /// complete: one of this URL, or an empty one whose journal could not be written.
-    pub(super) fn forget_superseded(&self, url: &str) {
+    ///
+    /// The error is that of [`forget`](Self::forget).
+    pub(super) fn forget_superseded(&self, url: &str) -> Result<(), (OsString, io::Error)> {
         let part = self.part_name();
-        let Ok(file) = open_entry(self.folder, &part) else { return };
-        let Ok(found) = file.metadata() else { return };
+        let Ok(file) = open_entry(self.folder, &part) else { return Ok(()) };
+        let Ok(found) = file.metadata() else { return Ok(()) };
         // Another process may be using it.
         if !found.is_file() || !try_lock(&file, self.folder, &part) {
-            return;
+            return Ok(());
         }
-        let Ok(known) = self.known() else { return };
+        let Ok(known) = self.known() else { return Ok(()) };
         let is_needless = match known {
             Some(known) => {
                 let part = FileId::of(&file);
@@ -354,9 +361,24 @@ impl<'t> TargetName<'t> {
             None => found.len() == 0,
         };
         if is_needless {
-            let _ = unlinkat(self.folder, &part, AtFlags::empty());
-            let _ = journal::remove(self.folder, &self.journal_name());
+            self.remove(part)?;
+            self.remove_journal()?;
         }
+        Ok(())
+    }
+
+    /// Removes the partial file. Its journal has to stay until then: without one, a later process
+    /// takes the partial file for that of another program.
+    fn remove(&self, part: OsString) -> Result<(), (OsString, io::Error)> {
+        match unlinkat(self.folder, &part, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err((part, errno.into())),
+        }
+    }
+
+    fn remove_journal(&self) -> Result<(), (OsString, io::Error)> {
+        let name = self.journal_name();
+        journal::remove(self.folder, &name).map(drop).map_err(|error| (name, error))
     }
 
     /// Reads its journal.

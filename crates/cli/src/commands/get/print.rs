@@ -9,7 +9,7 @@ use underpass_client::Url;
 use underpass_client::download::{DownloadError, DownloadEvent};
 
 use crate::args::ShowArgs;
-use crate::failure::Failure;
+use crate::failure::{Failure, plain};
 use crate::output::printable::one_line;
 use crate::output::{
     error_line, note, note_retry, print_json, print_receipt, receipt_line, summary, text,
@@ -88,6 +88,10 @@ pub(crate) fn event(show: ShowArgs, event: &DownloadEvent<'_>) {
         DownloadEvent::OnlyTagsCompared => note(
             "parts of several servers were combined by their ETag alone (give a digest with --digest or --check)",
         ),
+        DownloadEvent::NotRemoved { name, error } => {
+            let (name, error) = (name.display(), plain(error));
+            note(&format!("{name} is not needed any more, but cannot be removed: {error}"));
+        }
         DownloadEvent::Folder => note("this may be the page of a folder: -r fetches its files"),
         DownloadEvent::StartingOver { error: DownloadError::Changed } => {
             note("the file on the server has changed: starting over");

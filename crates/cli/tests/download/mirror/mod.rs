@@ -3,6 +3,7 @@
 
 mod file;
 mod folders;
+mod leftovers;
 mod list;
 mod origin;
 mod peers;

@@ -1,6 +1,8 @@
 //! The end of a download: a complete file, a partial file, or starting over.
 
+use std::ffi::OsString;
 use std::fs::File;
+use std::io;
 use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
@@ -44,7 +46,9 @@ impl Download<'_, '_> {
         let file = match &self.partial {
             None => {
                 // A partial file of another version, which the server had meanwhile.
-                self.name().filter(|_| self.is_on_disk).inspect(|name| name.forget(true));
+                if let Some(name) = self.name().filter(|_| self.is_on_disk) {
+                    self.report_left(name.forget(true));
+                }
                 return Ok(());
             }
             Some(PartialFile::Stream { .. }) => return Ok(()),
@@ -90,8 +94,8 @@ impl Download<'_, '_> {
         };
         if let Err(error) = atomic.commit(existing) {
             let error = match error.kind() {
-                std::io::ErrorKind::AlreadyExists => DownloadError::Exists,
-                std::io::ErrorKind::StaleNetworkFileHandle => DownloadError::Replaced,
+                io::ErrorKind::AlreadyExists => DownloadError::Exists,
+                io::ErrorKind::StaleNetworkFileHandle => DownloadError::Replaced,
                 _ => DownloadError::Local { action: Action::Writing, source: error },
             };
             let is_kept = is_partial && !matches!(error, DownloadError::Replaced);
@@ -103,7 +107,7 @@ impl Download<'_, '_> {
         }
         if let Some(name) = self.name().filter(|_| self.is_on_disk) {
             // The partial file of a discarded version is empty.
-            name.forget(!is_partial);
+            self.report_left(name.forget(!is_partial));
         }
         Ok(())
     }
@@ -112,7 +116,14 @@ impl Download<'_, '_> {
     /// has done so already.
     pub(super) fn forget_superseded(&self) {
         if let Some(name) = self.name().filter(|_| !self.is_on_disk) {
-            name.forget_superseded(self.noted_url().as_str());
+            self.report_left(name.forget_superseded(self.noted_url().as_str()));
+        }
+    }
+
+    /// Reports a name that could not be removed. The file is complete, or nothing of it was kept.
+    pub(super) fn report_left(&self, removed: Result<(), (OsString, io::Error)>) {
+        if let Err((name, error)) = removed {
+            (self.on_event)(&DownloadEvent::NotRemoved { name: &name, error: &error });
         }
     }
 
@@ -128,7 +139,7 @@ impl Download<'_, '_> {
         let unnamed = self.unnamed.take();
         if let (true, Some(name), 0, None) = (self.is_on_disk, self.name(), kept, &unnamed) {
             self.partial = None;
-            name.forget(true);
+            self.report_left(name.forget(true));
         }
         let is_kept = matches!(self.partial, Some(PartialFile::Resumable(_))) && kept > 0;
         if let Some(mut partial) = self.partial.take().filter(|_| is_kept) {

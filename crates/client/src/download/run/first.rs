@@ -93,7 +93,7 @@ impl<'j, 'a> Download<'j, 'a> {
                 }
             };
         if is_same {
-            finished.inspect(|_| name.forget(false));
+            finished.inspect(|_| self.report_left(name.forget(false)));
             (self.total, self.resumed_at) = (Some(size), size);
             return self.keep_here(&name.open()?, size, &answer, if_exists);
         }
