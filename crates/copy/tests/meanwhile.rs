@@ -161,6 +161,29 @@ fn a_file_that_takes_the_place_of_a_link_is_copied() {
     assert_eq!(fs::read(here.path().join("k/link")).unwrap(), b"bytes");
 }
 
+/// Truncates a file that was opened, and is to be copied.
+struct Truncating<'a>(&'a Path, u64);
+
+impl CopyObserver for Truncating<'_> {
+    fn has_room(&self, _: u64) -> bool {
+        fs::File::options().write(true).open(self.0).unwrap().set_len(self.1).unwrap();
+        true
+    }
+}
+
+#[test]
+fn a_file_that_ends_early_tells_where() {
+    let here = TempDir::new().unwrap();
+    let file = here.path().join("s");
+    fs::write(&file, vec![1; 2 * LARGE]).unwrap();
+    let (sparse, integrity) = (When::Always, Integrity::Fast);
+    let options = CopyOptions { sparse, integrity, ..CopyOptions::default() };
+    let outcome = run(here.path(), &options, &Truncating(&file, LARGE as u64));
+    let [problem] = &outcome.problems[..] else { panic!("{:?}", outcome.problems) };
+    let problem = problem.to_string();
+    assert!(problem.contains("ended after 100,000 of 200,000 bytes"), "{problem}");
+}
+
 #[test]
 fn a_new_file_with_a_reused_inode_number_is_not_linked_to_the_old_copy() {
     let here = TempDir::new().unwrap();

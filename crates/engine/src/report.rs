@@ -219,6 +219,12 @@ impl Report {
         self.usage = usages.reduce(|mine, theirs| mine + theirs).map(Box::new);
     }
 
+    /// Counts bytes that the sink has besides those of this transfer: holes, and what others have
+    /// moved. The errors of the transfer of a part then tell how far the whole got.
+    pub fn count_earlier(&mut self, bytes: u64) {
+        self.memory.bytes += bytes;
+    }
+
     /// Records that the caller moved the bytes itself and compares the versions of the file,
     /// because `level` cannot be kept that way.
     pub fn weaken(&mut self, level: Integrity) {

@@ -217,7 +217,7 @@ impl CopyWorker<'_> {
             }
             Err(error) => {
                 self.count(original, error.report());
-                Err(self.failed(original, error))
+                Err(self.failed_at(original, at, error))
             }
         }
     }
@@ -242,6 +242,20 @@ impl CopyWorker<'_> {
         let (folder, entry) = (original.folder, original.entry);
         let (from, to) = (folder.source_path(&entry.name), folder.target_path(entry.target()));
         CopyError::Transfer { from, to, source: error }
+    }
+
+    /// Returns the failure of a part of a file: what is before `at` is copied.
+    pub(crate) fn failed_at(
+        &self,
+        original: &Original<'_>,
+        at: u64,
+        mut error: Error,
+    ) -> CopyError {
+        error.report_mut().count_earlier(at);
+        if let Error::SourceEnded { expected, .. } = &mut error {
+            *expected = original.len().max(at + *expected);
+        }
+        self.failed(original, error)
     }
 
     /// Reads everything but holes, and writes only bytes that are not zero, which makes holes that
@@ -272,7 +286,7 @@ impl CopyWorker<'_> {
         loop {
             if self.context.is_over() {
                 let report = Box::new(Report::default());
-                return Err(self.failed(original, Error::Cancelled { report }));
+                return Err(self.failed_at(original, at, Error::Cancelled { report }));
             }
             let data = next_block(&original.file, at);
             if let Some(hole) = data.checked_sub(at).filter(|&hole| hole > 0) {
@@ -310,8 +324,8 @@ impl CopyWorker<'_> {
         }
         if at < original.len() && Source::of(&original.file).is_ok_and(|it| it.promised().is_some())
         {
-            let (expected, report) = (original.len(), Box::new(Report::default()));
-            return Err(self.failed(original, Error::SourceEnded { expected, report }));
+            let (expected, report) = (original.len() - at, Box::new(Report::default()));
+            return Err(self.failed_at(original, at, Error::SourceEnded { expected, report }));
         }
         ftruncate(dest.file(), at).at(Action::Writing, to)?;
         Ok(zeros)

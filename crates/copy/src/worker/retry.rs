@@ -80,13 +80,13 @@ impl CopyWorker<'_> {
                     return Err(self.failed(original, Error::Cancelled { report }));
                 }
                 Writers::Wait(pause) => thread::sleep(pause.min(POLL_INTERVAL)),
-                Writers::Busy => return Err(self.changed(original)),
+                Writers::Busy => return Err(self.changed(original, 0)),
                 Writers::Stable { version, .. } => {
                     if version.differs_from(before) {
                         self.look_again(original)?;
                     }
                     if version.differs_from(&Version::from_stat(&original.stat)) {
-                        return Err(self.changed(original));
+                        return Err(self.changed(original, 0));
                     }
                     return Ok(());
                 }
@@ -117,10 +117,11 @@ impl CopyWorker<'_> {
         Ok(())
     }
 
-    /// Returns the error for an original of which no single version could be read.
-    fn changed(&self, original: &Original<'_>) -> CopyError {
+    /// Returns the error for an original of which no single version could be read, once this many
+    /// bytes were copied.
+    fn changed(&self, original: &Original<'_>, bytes: u64) -> CopyError {
         let (level, report) = (Integrity::Detect, Box::new(Report::default()));
-        self.failed(original, Error::SourceChanged { level, report })
+        self.failed_at(original, bytes, Error::SourceChanged { level, report })
     }
 
     /// Copies a file. One that can be written to but not replaced is written in place: in a folder
@@ -163,22 +164,21 @@ impl CopyWorker<'_> {
         original: &Original<'_>,
         copied: Result<()>,
     ) -> Result<()> {
-        let may_have_changed = match &copied {
-            Ok(()) => true,
-            Err(CopyError::Differs { .. }) => true,
-            Err(CopyError::Transfer { source, .. }) => matches!(source, Error::SourceEnded { .. }),
-            Err(_) => false,
+        let bytes = match &copied {
+            Ok(()) | Err(CopyError::Differs { .. }) => original.len(),
+            Err(CopyError::Transfer { source: source @ Error::SourceEnded { .. }, .. }) => {
+                source.bytes()
+            }
+            // The original may not have changed.
+            Err(_) => return copied,
         };
-        if !may_have_changed {
-            return copied;
-        }
         let before = Version::from_stat(&original.stat);
         let is_same = Version::of(&original.file).is_ok_and(|now| !now.differs_from(&before));
         // Devices and files of procfs have no versions.
         if is_same || Source::of(&original.file).is_ok_and(|it| it.kind() != Kind::Regular) {
             return copied;
         }
-        Err(self.changed(original))
+        Err(self.changed(original, bytes))
     }
 }
 

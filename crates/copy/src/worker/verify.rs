@@ -132,7 +132,7 @@ impl CopyWorker<'_> {
         loop {
             if self.context.is_over() {
                 let report = Box::new(Report::default());
-                return Err(self.failed(original, Error::Cancelled { report }));
+                return Err(self.failed_at(original, at, Error::Cancelled { report }));
             }
             // Holes in both are equal.
             at = at.max(next_block(&original.file, at).min(next_block(copy, at)));

@@ -1,8 +1,8 @@
 //! Fallbacks where the usual calls fail: no hard links, a folder that is not writable, invalid
 //! names, more levels than descriptors.
 
-use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -10,6 +10,7 @@ use crate::cp::bytes::traced_in;
 use crate::cp::cp_in;
 use crate::rig::{Running, folder, has, names, noise, noise_file, piped, skip};
 use crate::users::{cp_as_user, give_to_user, take_from_user};
+use underpass_engine::Grouped;
 use underpass_testkit::is_root;
 
 fn set_mode(path: &Path, mode: u32) {
@@ -265,4 +266,25 @@ fn links_and_fifos_are_copied_without_proc() {
     for name in ["fifo", "file", "link"] {
         assert_eq!(facts(&format!("k/{name}")), facts(&format!("s/{name}")), "{name}");
     }
+}
+
+#[test]
+fn a_copy_that_ends_early_tells_how_far_it_got() {
+    if !has("strace") {
+        return;
+    }
+    let here = folder();
+    noise_file(here.path(), "a", 1 << 20);
+    let interrupt = ["-e", "trace=pwrite64", "-e", "inject=pwrite64:signal=SIGINT:when=2"];
+    let (finished, trace) = traced_in(here.path(), &interrupt, &["--sparse=always", "a", "z"]);
+    let counts = trace.lines().filter_map(|line| line.rsplit_once("= ")?.1.parse::<u64>().ok());
+    let written = Grouped(counts.sum()).to_string();
+    finished.failed(1, &[&format!("interrupted after {written} bytes")]);
+    // The second extent begins after 8 MiB.
+    let file = File::options().write(true).open(here.path().join("a")).unwrap();
+    file.write_all_at(&noise(1 << 20), 8 << 20).unwrap();
+    let fail = ["-e", "trace=sendfile", "-e", "inject=sendfile:error=EIO:when=2"];
+    let (finished, _) = traced_in(here.path(), &fail, &["--mechanism", "sendfile", "a", "z"]);
+    finished.failed(1, &["sendfile failed after 8,388,608 bytes"]);
+    assert_eq!(names(here.path()), ["a"]);
 }
