@@ -185,6 +185,27 @@ fn a_file_that_ends_early_tells_where() {
 }
 
 #[test]
+fn an_entry_that_is_removed_while_its_folder_is_read_fails_alone() {
+    // Its type has to be looked up.
+    let Some(mounted) = Mounted::new(FileSystem::NoTypes, 16) else { return };
+    let source = mounted.root().join("s");
+    fs::create_dir_all(source.join("folder")).unwrap();
+    for name in ["a", "b"] {
+        fs::write(source.join(name), name).unwrap();
+    }
+    let listed = fs::read_dir(&source).unwrap().map(|entry| entry.unwrap().file_name());
+    let first = listed.into_iter().find(|name| name != "folder").unwrap();
+    let (first, other) = if first == "a" { ("a", "b") } else { ("b", "a") };
+    let observer = WhenListed::new(first, || fs::remove_file(source.join(other)).unwrap());
+    let outcome = run(&mounted.root(), &archive(), &observer);
+    let [problem] = &outcome.problems[..] else { panic!("{:?}", outcome.problems) };
+    let problem = problem.to_string();
+    assert!(problem.contains(&*source.join(other).to_string_lossy()), "{problem}");
+    assert_eq!(fs::read(mounted.root().join("k").join(first)).unwrap(), first.as_bytes());
+    assert!(mounted.root().join("k/folder").is_dir());
+}
+
+#[test]
 fn a_new_file_with_a_reused_inode_number_is_not_linked_to_the_old_copy() {
     let here = TempDir::new().unwrap();
     let path = |name: &str| here.path().join(name);

@@ -16,6 +16,8 @@ pub enum FileSystem {
     Ext4,
     /// NTFS by FUSE that ignores the case of names, and lists them in lower case.
     NoCase,
+    /// ext4 whose listings do not have the types of entries.
+    NoTypes,
     /// overlayfs over a tmpfs.
     Overlay,
     /// ramfs, which has no extended attributes and no size limit.
@@ -89,6 +91,7 @@ impl Mounted {
             FileSystem::Btrfs => Some(("mkfs.btrfs", ["-q", "-M"].as_slice())),
             FileSystem::Ext4 => Some(("mkfs.ext4", ["-q", "-F"].as_slice())),
             FileSystem::NoCase => Some(("mkfs.ntfs", ["-q", "-F", "-Q"].as_slice())),
+            FileSystem::NoTypes => Some(("mkfs.ext4", ["-q", "-F", "-O", "^filetype"].as_slice())),
             FileSystem::WholeSeconds => Some(("mkfs.ext4", ["-q", "-F", "-I", "128"].as_slice())),
             FileSystem::Xfs => Some(("mkfs.xfs", ["-q", "-m", "reflink=1"].as_slice())),
             FileSystem::Overlay | FileSystem::Ramfs | FileSystem::Tmpfs => None,

@@ -96,7 +96,7 @@ impl CopyWorker<'_> {
             all: AtomicUsize::new(1),
         });
         let names = self.list(&folder.source).at(Action::Reading, from);
-        let listed = names.and_then(|names| self.read(&folder, names));
+        let listed = names.map(|names| self.read(&folder, names));
         self.context.release(&folder, true);
         listed
     }

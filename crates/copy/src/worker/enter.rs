@@ -1,7 +1,8 @@
 //! Copies folders: makes the target, and adds tasks for the entries.
 
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 
@@ -56,7 +57,8 @@ impl CopyWorker<'_> {
             (None, false) => {
                 let below = |name: &CStr| chain.path_below(name);
                 let names = self.list(&source).at(Action::Reading, from)?;
-                self.entries(&source, names, below).at(Action::Reading, from)?
+                let path = |name: &CStr| from().join(OsStr::from_bytes(name.to_bytes()));
+                self.entries(&source, names, below, path)
             }
         };
         let is_plain = listing.rest.is_empty() && listing.files.is_empty();

@@ -2,13 +2,13 @@
 
 use std::ffi::CStr;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustix::fs::{AtFlags, FileType, RawDir, statat};
 use rustix::io::Errno;
-use underpass_engine::hint::Action;
 
-use crate::error::{At, Result};
+use crate::error::At;
 use crate::options::Follow;
 use crate::options::exclude::is_excluded;
 use crate::tree::dir_pair::DirPair;
@@ -36,12 +36,10 @@ impl EntryBatch {
 
 impl CopyWorker<'_> {
     /// Adds tasks for the next part of a folder's entries.
-    pub(crate) fn read(&mut self, folder: &Arc<DirPair>, names: ListedNames) -> Result<()> {
-        let listing = self
-            .entries(&folder.source, names, |name| folder.chain.path_below(name))
-            .at(Action::Reading, || folder.source_path(c""))?;
+    pub(crate) fn read(&mut self, folder: &Arc<DirPair>, names: ListedNames) {
+        let below = |name: &CStr| folder.chain.path_below(name);
+        let listing = self.entries(&folder.source, names, below, |name| folder.source_path(name));
         self.push(folder, listing);
-        Ok(())
     }
 
     /// Adds tasks for a part of a listing: files are copied first, and the rest of the listing
@@ -85,13 +83,15 @@ impl CopyWorker<'_> {
         Ok(names)
     }
 
-    /// Turns the next names of a folder into entries.
+    /// Turns the next names of a folder into entries. One whose type cannot be looked up is recorded
+    /// as a failure: another process may have removed it since the folder was listed.
     pub(super) fn entries(
         &mut self,
         source: &OwnedFd,
         mut names: ListedNames,
         path_below: impl Fn(&CStr) -> Vec<u8>,
-    ) -> Result<EntryBatch, Errno> {
+        source_path: impl Fn(&CStr) -> PathBuf,
+    ) -> EntryBatch {
         let mut listing = EntryBatch::default();
         let context = self.context;
         let settings = &context.settings;
@@ -100,8 +100,14 @@ impl CopyWorker<'_> {
             let Some((number, mut kind, name)) = names.next() else { break };
             let filters = context.observer.filters();
             if kind == FileType::Unknown && (filters || !settings.exclude.is_empty()) {
-                let stat = statat(source, &name, AtFlags::SYMLINK_NOFOLLOW)?;
-                kind = FileType::from_raw_mode(stat.st_mode);
+                let stat = statat(source, &name, AtFlags::SYMLINK_NOFOLLOW);
+                match stat.at("looking at", || source_path(&name)) {
+                    Ok(stat) => kind = FileType::from_raw_mode(stat.st_mode),
+                    Err(failure) => {
+                        context.record_failure(failure);
+                        continue;
+                    }
+                }
             }
             if filters && context.observer.excludes(&path_below(&name), kind) {
                 self.totals.excluded += 1;
@@ -122,7 +128,7 @@ impl CopyWorker<'_> {
             }
         }
         listing.rest = names;
-        Ok(listing)
+        listing
     }
 }
 

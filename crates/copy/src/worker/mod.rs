@@ -78,7 +78,7 @@ impl<'a> CopyWorker<'a> {
 
     fn perform(&mut self, task: FolderTask) {
         match task {
-            FolderTask::Read(folder, names) => self.attempt(|worker| worker.read(&folder, names)),
+            FolderTask::Read(folder, names) => self.read(&folder, names),
             FolderTask::Enter(folder, entry) => {
                 self.attempt(|worker| worker.enter(&folder, &entry))
             }
