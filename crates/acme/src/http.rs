@@ -156,7 +156,7 @@ mod tests {
             let http =
                 Http { max_time: Duration::from_millis(300), ..Http::new(TlsSetup::default()) };
             let error = http.get(&Url::parse(&url).unwrap()).unwrap_err();
-            assert!(matches!(error, ClientError::Late), "{error}");
+            assert!(matches!(error, ClientError::TimedOut(_)), "{error}");
             authority.join().unwrap();
         }
     }

@@ -6,7 +6,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use underpass_client::{ClientError, NetworkAction};
+use underpass_client::{ClientError, ConnectionError, NetworkAction};
 use underpass_engine::hint::in_words;
 
 /// The kind of a [`CacheError`].
@@ -151,24 +151,31 @@ impl From<CacheErrorKind> for CacheError {
 impl From<ClientError> for CacheError {
     fn from(error: ClientError) -> Self {
         let kind = match error {
-            ClientError::Stalled | ClientError::Late => CacheErrorKind::TimedOut,
-            ClientError::Closed { .. }
-            | ClientError::Network { action: NetworkAction::Receiving, .. } => {
-                CacheErrorKind::CutOff
-            }
-            ClientError::Tls { .. } => CacheErrorKind::Tls,
-            ClientError::Network { action: NetworkAction::Handshaking, ref source, .. }
-                if source.kind() != io::ErrorKind::TimedOut =>
-            {
-                CacheErrorKind::Tls
-            }
-            ClientError::Network { .. } | ClientError::Cancelled => CacheErrorKind::Unreachable,
-            ClientError::TooManyRedirects { .. } | ClientError::Downgrade { .. } => {
-                CacheErrorKind::Redirected
-            }
+            ClientError::Connection(ref error) => kind_of(error),
+            ClientError::Cancelled => CacheErrorKind::Unreachable,
+            ClientError::TimedOut(_) => CacheErrorKind::TimedOut,
+            ClientError::Url(_) => CacheErrorKind::Redirected,
             _ => CacheErrorKind::InvalidResponse,
         };
         kind.with_source(error)
+    }
+}
+
+/// Returns the kind of an error of a connection to the origin.
+fn kind_of(error: &ConnectionError) -> CacheErrorKind {
+    match error {
+        ConnectionError::Closed { .. }
+        | ConnectionError::Network { action: NetworkAction::Receiving, .. } => {
+            CacheErrorKind::CutOff
+        }
+        ConnectionError::Network { action: NetworkAction::Handshaking, source, .. }
+            if source.kind() != io::ErrorKind::TimedOut =>
+        {
+            CacheErrorKind::Tls
+        }
+        ConnectionError::Tls { .. } => CacheErrorKind::Tls,
+        ConnectionError::Network { .. } => CacheErrorKind::Unreachable,
+        _ => CacheErrorKind::InvalidResponse,
     }
 }
 

@@ -54,7 +54,10 @@ pub mod s3;
 pub mod tree;
 pub mod upload;
 
-pub use error::{ClientError, InvalidResponse, NetworkAction, is_of_network};
+pub use error::{
+    ClientError, ConnectionError, InvalidResponse, KeysError, NetworkAction, ProxyError,
+    TimeoutError, UrlError, is_of_network,
+};
 pub use http::{
     Connection, Credentials, Fields, HttpClient, OpenResponse, Proxies, Request, Response, Sign,
     Signature, StoreRefusal, TlsSetup, without_credentials,

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use underpass_client::{
-    ClientError, Connection, HttpClient, NetworkAction, OpenResponse, Request, Url,
-    without_credentials,
+    ClientError, Connection, ConnectionError, HttpClient, NetworkAction, OpenResponse, Request,
+    Url, without_credentials,
 };
 use underpass_engine::wait::lock;
 use underpass_transport::incoming::BodyFraming;
@@ -190,7 +190,7 @@ impl Origins {
                 Err(error) => {
                     note(&server.shown, &reason(&error));
                     // Being late with a single object is no failure, unless another origin has it.
-                    let is_late = matches!(error, ClientError::Stalled | ClientError::Late);
+                    let is_late = matches!(error, ClientError::TimedOut(_));
                     let has_failed = is_unreachable(&error) || (is_late && self.origins.len() > 1);
                     let error = CacheError::from(error);
                     let wait = if has_failed { server.failed(error.kind()) } else { FIRST_WAIT };
@@ -311,8 +311,10 @@ fn for_object_store<'f>((name, value): (&'f str, &'f str)) -> (&'f str, &'f str)
 /// Returns whether an error concerns the origin rather than one object: it cannot be reached.
 fn is_unreachable(error: &ClientError) -> bool {
     match error {
-        ClientError::Network { action, .. } => *action != NetworkAction::Receiving,
-        ClientError::Tls { .. } => true,
+        ClientError::Connection(ConnectionError::Network { action, .. }) => {
+            *action != NetworkAction::Receiving
+        }
+        ClientError::Connection(ConnectionError::Tls { .. }) => true,
         _ => false,
     }
 }
@@ -320,7 +322,9 @@ fn is_unreachable(error: &ClientError) -> bool {
 /// Returns the message about an error for the operator.
 fn reason(error: &ClientError) -> String {
     match error {
-        ClientError::Tls { error: handshake, .. } if handshake.is_untrusted() => {
+        ClientError::Connection(ConnectionError::Tls { error: handshake, .. })
+            if handshake.is_untrusted() =>
+        {
             format!("{error}; --origin-cacert names the authorities to trust")
         }
         error => error.to_string(),

@@ -5,17 +5,14 @@ use std::io::ErrorKind;
 use underpass_engine::hint::{Hint, Hinted};
 
 use crate::download::{DownloadError, DownloadFailed};
-use crate::error::ClientError;
+use crate::error::{ClientError, ConnectionError, InvalidResponse, ProxyError, TimeoutError};
 use crate::tree::{TreeError, TreeFailed};
 use crate::upload::{UploadError, UploadFailed};
 
 impl Hinted for ClientError {
     fn hint(&self) -> Option<Hint> {
         Some(Hint::new(match self {
-            Self::Network { source, .. } if source.kind() == ErrorKind::ConnectionRefused => {
-                "nothing listens there: is the server running, and the port right?"
-            }
-            Self::Network { source, .. } => return Hint::of_network(source),
+            Self::Connection(error) => return error.hint(),
             Self::Status { status: 401, needs_other_scheme: true, .. } => {
                 "only passwords (Basic) and bearer tokens are supported"
             }
@@ -23,7 +20,8 @@ impl Hinted for ClientError {
             Self::Status { status: 401, .. } => {
                 "give a password with --user NAME:PASSWORD, --bearer TOKEN or ~/.netrc"
             }
-            Self::Proxy { status: 407, .. } | Self::Status { status: 407, .. } => {
+            Self::Proxy(ProxyError::Refused { status: 407, .. })
+            | Self::Status { status: 407, .. } => {
                 "give the proxy a password with --proxy http://NAME:PASSWORD@HOST"
             }
             Self::Status { status: 400, code, detail, .. }
@@ -32,11 +30,25 @@ impl Hinted for ClientError {
                 PORT_OF_HTTPS
             }
             Self::Status { code, has_identified, .. } => return of_store(code, *has_identified),
-            Self::Encoded { .. } => "--header 'Accept-Encoding: *' saves the encoded bytes",
-            Self::Stalled => "set a longer limit with --timeout",
-            Self::Tls { error, .. } => return error.hint(),
+            Self::InvalidResponse(InvalidResponse::Encoded { .. }) => {
+                "--header 'Accept-Encoding: *' saves the encoded bytes"
+            }
+            Self::TimedOut(TimeoutError::Stalled) => "set a longer limit with --timeout",
             _ => return None,
         }))
+    }
+}
+
+impl Hinted for ConnectionError {
+    fn hint(&self) -> Option<Hint> {
+        match self {
+            Self::Network { source, .. } if source.kind() == ErrorKind::ConnectionRefused => {
+                Some(Hint::new("nothing listens there: is the server running, and the port right?"))
+            }
+            Self::Network { source, .. } => Hint::of_network(source),
+            Self::Tls { error, .. } => error.hint(),
+            _ => None,
+        }
     }
 }
 
@@ -88,8 +100,10 @@ impl Hinted for TreeError {
             Self::Io { action, source, .. } => action.hint(source),
             Self::IsFile => Some(Hint::new("leave out -r")),
             Self::Client(error) => match error {
-                ClientError::Proxy { .. } | ClientError::Tls { .. } => error.hint(),
-                ClientError::Network { source, .. }
+                ClientError::Proxy(_) | ClientError::Connection(ConnectionError::Tls { .. }) => {
+                    error.hint()
+                }
+                ClientError::Connection(ConnectionError::Network { source, .. })
                     if source.kind() == ErrorKind::ConnectionRefused =>
                 {
                     error.hint()
@@ -133,10 +147,11 @@ impl Hinted for UploadError {
             }
             Self::Source(error) | Self::Broken(error) => return error.hint(),
             Self::Client(
-                error @ (ClientError::Network { .. }
-                | ClientError::Proxy { .. }
-                | ClientError::Stalled
-                | ClientError::Tls { .. }),
+                error @ (ClientError::Connection(
+                    ConnectionError::Network { .. } | ConnectionError::Tls { .. },
+                )
+                | ClientError::Proxy(_)
+                | ClientError::TimedOut(TimeoutError::Stalled)),
             ) => return error.hint(),
             _ => {}
         }

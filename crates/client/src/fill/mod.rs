@@ -65,7 +65,7 @@ impl FillError {
             Self::Changing => true,
             Self::Client(ClientError::Status { status, .. }) => !matches!(status, 401 | 403),
             // The node waits for the origin.
-            Self::Client(ClientError::Stalled | ClientError::Late) => true,
+            Self::Client(ClientError::TimedOut(_)) => true,
             _ => false,
         }
     }

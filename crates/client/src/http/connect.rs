@@ -13,7 +13,7 @@ use underpass_engine::wait::{Limits, WaitError, poll};
 use underpass_transport::interruptible;
 use url::Url;
 
-use crate::error::{ClientError, NetworkAction};
+use crate::error::{ClientError, ConnectionError, NetworkAction};
 
 /// Connects to the server of a URL, or to its proxy, at the first of the addresses that answers.
 pub(super) fn connect(
@@ -27,7 +27,7 @@ pub(super) fn connect(
         let address = address.clone();
         move |source: io::Error| match source.kind() {
             io::ErrorKind::Interrupted => ClientError::Cancelled,
-            _ => ClientError::Network { action, address, source },
+            _ => ConnectionError::Network { action, address, source }.into(),
         }
     };
     let found = resolve(url, limits).map_err(fail(NetworkAction::LookingUp))?;

@@ -23,7 +23,9 @@ use super::credentials::{Signature, in_url, without_credentials};
 use super::response::Response;
 use super::route::Route;
 use super::xml::{StoreRefusal, plain};
-use crate::error::{ClientError, InvalidResponse, NetworkAction};
+use crate::error::{
+    ClientError, ConnectionError, InvalidResponse, NetworkAction, TimeoutError, UrlError,
+};
 
 /// A request with its URL and body, ready to be sent.
 #[derive(Clone, Copy)]
@@ -62,7 +64,7 @@ impl<'a> Connection<'a> {
     /// Connects to the server of a URL, or to its proxy.
     pub(super) fn open(client: &HttpClient<'a>, url: &Url) -> Result<Self, ClientError> {
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(ClientError::Scheme { scheme: url.scheme().to_owned() });
+            return Err(UrlError::Scheme { scheme: url.scheme().to_owned() }.into());
         }
         let url = &*located(client, url);
         let (proxy, route) = (client.proxies.of(url), Route::of(client, url));
@@ -319,7 +321,7 @@ impl<'a> Connection<'a> {
     ///
     /// # Errors
     ///
-    /// [`ClientError::Network`], `Stalled` or `Cancelled`.
+    /// [`ConnectionError::Network`], [`TimeoutError::Stalled`] or [`ClientError::Cancelled`].
     pub fn send(&self, mut bytes: &[u8]) -> Result<(), ClientError> {
         let mut last = Instant::now();
         loop {
@@ -355,7 +357,7 @@ impl<'a> Connection<'a> {
         match limits.poll(&mut [PollFd::new(self.stream(), PollFlags::OUT)]) {
             Ok(_) => Ok(()),
             Err(WaitError::Cancelled) => Err(ClientError::Cancelled),
-            Err(WaitError::TimedOut) => Err(ClientError::Stalled),
+            Err(WaitError::TimedOut) => Err(TimeoutError::Stalled.into()),
         }
     }
 
@@ -373,9 +375,7 @@ impl<'a> Connection<'a> {
         let head = match self.incoming.head(MAX_HEAD) {
             Ok(Some(head)) => head,
             Ok(None) | Err(ReceiveError::Ended) => {
-                let by =
-                    if self.route.is_read_on_the_way() { &self.route.hop } else { "the server" };
-                return Err(ClientError::Closed { by: by.into() });
+                return Err(ConnectionError::Closed { by: self.route.peer().into() }.into());
             }
             Err(ReceiveError::TooLong) => {
                 return Err(InvalidResponse::Protocol("its head is too long").into());
@@ -449,7 +449,7 @@ impl<'a> Connection<'a> {
     }
 
     pub(super) fn failed(&self, action: NetworkAction, source: io::Error) -> ClientError {
-        ClientError::Network { action, address: self.address().to_owned(), source }
+        ConnectionError::Network { action, address: self.address().to_owned(), source }.into()
     }
 }
 

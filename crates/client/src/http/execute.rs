@@ -8,7 +8,7 @@ use super::client::HttpClient;
 use super::connection::{AddressedRequest, Connection, Request};
 use super::response::Response;
 use crate::backoff::Backoff;
-use crate::error::ClientError;
+use crate::error::{ClientError, ConnectionError, InvalidResponse, UrlError};
 
 /// A response whose body is still to be read, and its origin.
 #[derive(Debug)]
@@ -137,14 +137,14 @@ impl<'a> HttpClient<'a> {
                 return Ok(OpenResponse { connection, response, url, is_trusted });
             };
             if next.scheme() == "http" && url.scheme() == "https" {
-                return Err(ClientError::Downgrade { to: next.to_string() });
+                return Err(UrlError::Downgrade { to: next.to_string() }.into());
             }
             idle = connection.finish(&response);
             // A URL from another origin gets no credentials, even if it leads back.
             is_trusted &= next.origin() == url.origin();
             url = next;
         }
-        Err(ClientError::TooManyRedirects { max: self.max_redirects })
+        Err(UrlError::TooManyRedirects { max: self.max_redirects }.into())
     }
 
     /// Sends a request without a body and reads the head of the response, which may be a redirect.
@@ -191,7 +191,9 @@ impl<'a> HttpClient<'a> {
         let asks = |(name, _): &(String, String)| name.eq_ignore_ascii_case("accept-encoding");
         let is_body = request.method == "GET" && response.is_success();
         match response.coding().filter(|_| is_body && !self.headers.iter().any(asks)) {
-            Some(coding) if !is_named_after(url, &coding) => Err(ClientError::Encoded { coding }),
+            Some(coding) if !is_named_after(url, &coding) => {
+                Err(InvalidResponse::Encoded { coding }.into())
+            }
             _ => Ok(()),
         }
     }
@@ -226,7 +228,9 @@ impl<'a> HttpClient<'a> {
             match connection.exchange_body(self, sent) {
                 Ok(response) => return Ok((connection, response)),
                 // The server may have closed the idle connection, whatever the request.
-                Err(ClientError::Closed { .. } | ClientError::Network { .. }) => {}
+                Err(ClientError::Connection(
+                    ConnectionError::Closed { .. } | ConnectionError::Network { .. },
+                )) => {}
                 Err(error) => return Err(error),
             }
         }

@@ -10,7 +10,7 @@ use underpass_transport::tls::{Connector, Handshake, HandshakeError, Session, Tl
 use url::Url;
 
 use super::connect::address;
-use crate::error::{ClientError, NetworkAction};
+use crate::error::{ClientError, ConnectionError, NetworkAction};
 
 /// The trusted certificate authorities and the keys of `https` servers.
 ///
@@ -51,7 +51,7 @@ impl TlsSetup {
         limits: Limits<'_>,
     ) -> Result<Session, ClientError> {
         let connector =
-            self.connector().map_err(|error| ClientError::Authorities(Box::new(error)))?;
+            self.connector().map_err(|error| ConnectionError::Authorities(Box::new(error)))?;
         let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
         Handshake::connect(&connector, host)
             .and_then(|handshake| handshake.complete(stream, limits))
@@ -66,8 +66,8 @@ fn sorted(error: HandshakeError, address: String) -> ClientError {
             ClientError::Cancelled
         }
         HandshakeError::Io(source) => {
-            ClientError::Network { action: NetworkAction::Handshaking, address, source }
+            ConnectionError::Network { action: NetworkAction::Handshaking, address, source }.into()
         }
-        error => ClientError::Tls { address, error: Box::new(error) },
+        error => ConnectionError::Tls { address, error: Box::new(error) }.into(),
     }
 }

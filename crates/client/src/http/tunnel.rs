@@ -10,7 +10,7 @@ use super::client::HttpClient;
 use super::connect::address;
 use super::connection::Connection;
 use super::credentials::in_url;
-use crate::error::{ClientError, NetworkAction};
+use crate::error::{ClientError, ConnectionError, NetworkAction, ProxyError, TimeoutError};
 
 impl Connection<'_> {
     /// Requests a tunnel to the server of a URL from the connected proxy, within the time `left`.
@@ -29,17 +29,16 @@ impl Connection<'_> {
         let is_late = client.deadline.is_some_and(|deadline| deadline <= until);
         outcome.map_err(|error| match error {
             // Nothing but this deadline limits the time yet.
-            ClientError::Stalled => self.failed(NetworkAction::Connecting, Errno::TIMEDOUT.into()),
-            ClientError::Late if !is_late => {
+            ClientError::TimedOut(limit) if limit == TimeoutError::Stalled || !is_late => {
                 self.failed(NetworkAction::Connecting, Errno::TIMEDOUT.into())
             }
-            ClientError::Closed { .. } => {
+            ClientError::Connection(ConnectionError::Closed { .. }) => {
                 let ended = "it closed the connection without a response";
                 let ended = io::Error::new(io::ErrorKind::UnexpectedEof, ended);
                 self.failed(NetworkAction::Connecting, ended)
             }
             ClientError::InvalidResponse(problem) => {
-                ClientError::ProxyResponse { address: address(proxy).into(), problem }
+                ProxyError::InvalidResponse { address: address(proxy).into(), problem }.into()
             }
             error => error,
         })
@@ -65,6 +64,6 @@ impl Connection<'_> {
         let status = response.status;
         let detail = self.detail(&response);
         let (address, to) = (address(proxy).into(), to.into());
-        Err(ClientError::Proxy { address, to, status, detail })
+        Err(ProxyError::Refused { address, to, status, detail }.into())
     }
 }

@@ -15,7 +15,7 @@ use url::Url;
 
 use super::error::{Result, UploadError};
 use super::options::{OnEvent, SendOptions, UploadEvent};
-use crate::error::{ClientError, NetworkAction, is_of_network};
+use crate::error::{ClientError, ConnectionError, NetworkAction, TimeoutError, is_of_network};
 use crate::http::{Connection, HttpClient, MAX_INTERIM, Response};
 
 /// A request whose body is being sent.
@@ -107,7 +107,12 @@ impl UploadExchange<'_, '_, '_> {
 
     fn failed(&self, source: io::Error) -> UploadError {
         let address = self.connection.address().to_owned();
-        ClientError::Network { action: NetworkAction::Sending, address, source }.into()
+        ClientError::from(ConnectionError::Network {
+            action: NetworkAction::Sending,
+            address,
+            source,
+        })
+        .into()
     }
 }
 
@@ -192,7 +197,7 @@ fn options<'o>(
 fn sorted(error: Error) -> UploadError {
     match error {
         Error::Cancelled { .. } => ClientError::Cancelled.into(),
-        Error::Stalled { .. } => ClientError::Stalled.into(),
+        Error::Stalled { .. } => ClientError::from(TimeoutError::Stalled).into(),
         Error::Answered { .. } => UploadError::Broken(Box::new(error)),
         Error::Io { ref source, .. } if is_write_error(source) => {
             UploadError::Broken(Box::new(error))

@@ -46,7 +46,7 @@ impl<'a> Uploader<'_, 'a, '_> {
         let url = self.url.clone();
         let answer = match self.execute(&request, &url) {
             // Without an answer, a large upload would have to start over after each failure.
-            Err(error) if error.is_broken_off() && !matches!(error, ClientError::Stalled) => {
+            Err(error) if error.is_broken_off() && !matches!(error, ClientError::TimedOut(_)) => {
                 self.execute(&request, &url)
             }
             answer => answer,

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use underpass_client::download::{DownloadError, Downloader, IfExists};
-use underpass_client::{ClientError, Credentials, Proxies, Url};
+use underpass_client::{ClientError, Credentials, Proxies, Url, UrlError};
 
 use crate::rig::{Client, Server, TAG, give, hang_up, noise, say};
 
@@ -203,7 +203,8 @@ fn addresses_of_other_kinds_are_refused_in_plain_words() {
     client.fails(&Url::parse("ftp://a/b").unwrap(), "URL scheme ftp");
     let server = redirects("ftp://127.0.0.1:1/".to_owned());
     let failed = client.fails(&server.url("/"), "ftp");
-    let is_it = matches!(failed.error, DownloadError::Client(ClientError::Scheme { .. }));
+    let is_it =
+        matches!(failed.error, DownloadError::Client(ClientError::Url(UrlError::Scheme { .. })));
     assert!(is_it, "{failed:?}");
 }
 

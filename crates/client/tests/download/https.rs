@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use underpass_client::download::{DownloadError, DownloadFailed};
-use underpass_client::{ClientError, Credentials, Proxies, TlsSetup, Url};
+use underpass_client::{
+    ClientError, ConnectionError, Credentials, Proxies, TlsSetup, Url, UrlError,
+};
 use underpass_transport::tls::{EncryptedBy, HandshakeError, KernelTlsObstacle, Trust};
 
 use crate::front::Front;
@@ -27,7 +29,7 @@ fn https(front: &Front, path: &str) -> Url {
 /// Returns the handshake error of a failed download.
 fn handshake(failed: &DownloadFailed) -> &HandshakeError {
     match &failed.error {
-        DownloadError::Client(ClientError::Tls { error, .. }) => error,
+        DownloadError::Client(ClientError::Connection(ConnectionError::Tls { error, .. })) => error,
         error => panic!("{error}"),
     }
 }
@@ -136,7 +138,10 @@ fn redirects_lead_into_tls_and_never_out_of_it() {
     let out = server.url("/f").to_string();
     let failed = client.fails(&https(&front, &format!("/{}", out.replace(':', "%3A"))), "http:");
     let error = &failed.error;
-    assert!(matches!(error, DownloadError::Client(ClientError::Downgrade { .. })), "{error}");
+    assert!(
+        matches!(error, DownloadError::Client(ClientError::Url(UrlError::Downgrade { .. }))),
+        "{error}"
+    );
 }
 
 #[test]
@@ -281,7 +286,7 @@ fn a_failing_proxy_is_reported_in_one_line() {
         client.proxies = Proxies { https: Some(through), ..Proxies::default() };
         let failed = client.fails(&Url::parse("https://localhost:1/").unwrap(), words);
         let error = &failed.error;
-        assert!(matches!(error, DownloadError::Client(ClientError::Proxy { .. })), "{error}");
+        assert!(matches!(error, DownloadError::Client(ClientError::Proxy(_))), "{error}");
     }
 }
 

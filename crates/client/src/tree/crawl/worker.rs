@@ -9,7 +9,7 @@ use url::Url;
 use super::queue::{CrawlQueue, CrawlTask};
 use super::state::Crawl;
 use crate::download::DownloadError;
-use crate::error::{ClientError, InvalidResponse};
+use crate::error::{ClientError, ConnectionError, InvalidResponse};
 use crate::http::{Connection, OpenResponse, Request, Response};
 use crate::tree::error::{Result, TreeError, TreeOutcome, explain, is_about_name};
 use crate::tree::options::TreeEvent;
@@ -77,8 +77,7 @@ fn is_of_connection(error: &TreeError) -> bool {
     };
     matches!(
         source,
-        ClientError::Closed { .. }
-            | ClientError::Network { .. }
+        ClientError::Connection(ConnectionError::Closed { .. } | ConnectionError::Network { .. })
             | ClientError::Status { status: 429 | 503, .. }
     )
 }
@@ -150,16 +149,13 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
     fn is_of_one(&self, error: &ClientError) -> bool {
         match error {
             ClientError::InvalidResponse(InvalidResponse::Body(ReceiveError::Engine(_))) => false,
-            ClientError::Status { .. }
-            | ClientError::InvalidResponse(_)
-            | ClientError::Encoded { .. }
-            | ClientError::TooManyRedirects { .. }
-            | ClientError::Scheme { .. }
-            | ClientError::Downgrade { .. } => true,
-            ClientError::Closed { .. }
-            | ClientError::Stalled
-            | ClientError::Late
-            | ClientError::Network { .. } => !self.crawl.has_given_up.swap(true, Ordering::Relaxed),
+            ClientError::Status { .. } | ClientError::InvalidResponse(_) | ClientError::Url(_) => {
+                true
+            }
+            ClientError::Connection(
+                ConnectionError::Closed { .. } | ConnectionError::Network { .. },
+            )
+            | ClientError::TimedOut(_) => !self.crawl.has_given_up.swap(true, Ordering::Relaxed),
             _ => false,
         }
     }
