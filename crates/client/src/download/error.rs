@@ -20,9 +20,6 @@ pub(super) type Result<T, E = DownloadError> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DownloadError {
-    /// Another process is fetching the same file to the same place.
-    #[error("another process is downloading to the same file")]
-    Busy,
     /// The file on the server changed too often while it was fetched, or changed after a part had
     /// been written to a stream.
     #[error("the file on the server changed while it was fetched")]
@@ -30,15 +27,12 @@ pub enum DownloadError {
     /// The request failed.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// The bytes could not be moved.
-    #[error(transparent)]
-    Engine(Box<Error>),
     /// The file does not have the expected digest.
     #[error("{}", digest_text(.0))]
     Digest(Box<DigestCheck>),
-    /// A different file with this name exists.
-    #[error("a different file of this name exists")]
-    Exists,
+    /// The bytes could not be moved.
+    #[error(transparent)]
+    Engine(Box<Error>),
     /// A local file could not be written or read.
     #[error("{action} it: {}", Plain(.source))]
     Local {
@@ -47,16 +41,12 @@ pub enum DownloadError {
         /// The system's error.
         source: io::Error,
     },
-    /// A part of the file has arrived, but the response is a whole without `ETag` and
-    /// `Last-Modified`: it may be another file, such as an error page.
-    #[error("the response has neither ETag nor Last-Modified, so it may be a different file")]
-    NoValidator,
-    /// The server sends no digest with which to verify the file.
-    #[error("the server sends no digest, so the file cannot be verified")]
-    NoDigest,
-    /// The server sends the whole file although the missing part was requested.
-    #[error("the server does not send the missing part of the file, only the whole")]
-    NoRanges,
+    /// The server does not send something that is needed.
+    #[error(transparent)]
+    Missing(#[from] Missing),
+    /// The file to be written, or its partial file, cannot be used.
+    #[error(transparent)]
+    Target(#[from] TargetError),
     /// The file system lacks space.
     #[error("it needs {needed} bytes, but only {free} are free")]
     NoRoom {
@@ -65,12 +55,34 @@ pub enum DownloadError {
         /// The number of bytes that are free.
         free: u64,
     },
-    /// Another file replaced the partial one during the download, and is kept.
-    #[error("another program has replaced its partial file")]
-    Replaced,
-    /// The target is a device, FIFO or socket.
-    #[error("it is a device, FIFO or socket")]
-    Special,
+}
+
+/// What a server does not send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Missing {
+    /// The server sends no digest with which to verify the file.
+    #[error("the server sends no digest, so the file cannot be verified")]
+    Digest,
+    /// The server sends the whole file although the missing part was requested.
+    #[error("the server does not send the missing part of the file, only the whole")]
+    Ranges,
+    /// A part of the file has arrived, but the response is a whole without `ETag` and
+    /// `Last-Modified`: it may be another file, such as an error page.
+    #[error("the response has neither ETag nor Last-Modified, so it may be a different file")]
+    Validator,
+}
+
+/// The reason why the file to be written, or its partial file, cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TargetError {
+    /// Another process is fetching the same file to the same place.
+    #[error("another process is downloading to the same file")]
+    Busy,
+    /// A different file with this name exists.
+    #[error("a different file of this name exists")]
+    Exists,
     /// A file of no earlier download has the name of the partial file or its journal.
     #[error("{}", foreign_text(.name, .journal.as_deref()))]
     Foreign {
@@ -79,6 +91,12 @@ pub enum DownloadError {
         /// The name of its journal, if there is one that is damaged or of another file.
         journal: Option<OsString>,
     },
+    /// Another file replaced the partial one during the download, and is kept.
+    #[error("another program has replaced its partial file")]
+    Replaced,
+    /// The target is a device, FIFO or socket.
+    #[error("it is a device, FIFO or socket")]
+    Special,
 }
 
 /// The result of a successful download.
@@ -136,7 +154,7 @@ impl DownloadError {
     /// Returns whether another server may have the file although this one failed.
     pub(super) fn is_of_source(&self) -> bool {
         match self {
-            Self::Changed | Self::NoDigest | Self::NoRanges | Self::NoValidator => true,
+            Self::Changed | Self::Missing(_) => true,
             Self::Client(error) => !matches!(error, ClientError::Cancelled),
             _ => false,
         }
@@ -159,7 +177,7 @@ impl DownloadError {
 
     /// Returns whether existing files with the names of the download are the reason.
     pub(crate) fn is_about_name(&self) -> bool {
-        matches!(self, Self::Exists | Self::Replaced | Self::Special | Self::Foreign { .. })
+        matches!(self, Self::Target(error) if !matches!(error, TargetError::Busy))
     }
 
     /// Returns whether another attempt may succeed.
@@ -167,7 +185,7 @@ impl DownloadError {
     pub fn is_temporary(&self) -> bool {
         match self {
             Self::Client(error) => error.is_temporary(),
-            Self::NoValidator => true,
+            Self::Missing(Missing::Validator) => true,
             _ => false,
         }
     }

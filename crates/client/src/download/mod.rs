@@ -30,7 +30,9 @@ use super::http::{HttpClient, OpenResponse};
 use run::{Download, MirrorServer, request_head};
 
 pub(crate) use check::{check_range, offered};
-pub use error::{DownloadError, DownloadFailed, DownloadOutcome, PartialInfo};
+pub use error::{
+    DownloadError, DownloadFailed, DownloadOutcome, Missing, PartialInfo, TargetError,
+};
 pub use name::{NameClash, NameError, TakenNames, name_of, name_or_suggested};
 pub use options::{DownloadEvent, DownloadOptions, Gauge, IfExists, Target};
 pub(crate) use partial_file::{PARTIAL_ENDS, partial_names};

@@ -19,7 +19,7 @@ use underpass_engine::atomic_file::{
 use underpass_engine::hint::Action;
 use underpass_engine::{is_file, is_folder, kept_time, times_of_new};
 
-use super::error::{DownloadError, Result};
+use super::error::{DownloadError, Result, TargetError};
 use super::interpret::StrongValidator;
 use crate::journal::{self, FileId, JournalContents};
 
@@ -149,7 +149,7 @@ impl<'t> TargetName<'t> {
             Ok(stat) if is_folder(&stat) => {
                 Err(DownloadError::local(Action::Writing)(Errno::ISDIR))
             }
-            Ok(stat) if !is_file(&stat) => Err(DownloadError::Special),
+            Ok(stat) if !is_file(&stat) => Err(TargetError::Special.into()),
             Ok(stat) => Ok(Some(stat)),
             Err(Errno::NOENT) => Ok(None),
             Err(errno) => Err(DownloadError::local("looking at")(errno)),
@@ -203,13 +203,13 @@ impl<'t> TargetName<'t> {
         if found.len() > 0 && !is_own {
             let is_there = statat(self.folder, &journal, AtFlags::SYMLINK_NOFOLLOW).is_ok();
             let journal = is_there.then_some(journal);
-            return Err(DownloadError::Foreign { name: self.part_name(), journal });
+            return Err(TargetError::Foreign { name: self.part_name(), journal }.into());
         }
         let names = [journal.clone(), journal::new_name(&journal)];
         for name in names.into_iter().filter(|_| found.len() == 0) {
             let refusal = match is_foreign(self.folder, &name) {
                 Ok(false) => continue,
-                Ok(true) => DownloadError::Foreign { name, journal: None },
+                Ok(true) => DownloadError::Target(TargetError::Foreign { name, journal: None }),
                 Err(error) => DownloadError::local(READING_JOURNAL)(error),
             };
             atomic.discard();
@@ -283,7 +283,7 @@ impl<'t> TargetName<'t> {
             let atomic =
                 AtomicFile::partial(self.folder()?, self.name, &name, mode, Existing::Replace);
             let atomic = atomic.map_err(|error| self.not_opened(&name, error))?;
-            lock_file(atomic.file()).map_err(|_| DownloadError::Busy)?;
+            lock_file(atomic.file()).map_err(|_| TargetError::Busy)?;
             // The process that had the lock may have renamed it: it is the complete file then.
             let own = atomic.file().metadata().map_err(DownloadError::local("looking at"))?;
             let named = statat(self.folder, &name, AtFlags::SYMLINK_NOFOLLOW);
@@ -293,7 +293,7 @@ impl<'t> TargetName<'t> {
                 return Ok(atomic);
             }
         }
-        Err(DownloadError::Busy)
+        Err(TargetError::Busy.into())
     }
 
     /// Returns the error for a partial file that could not be opened or created.
@@ -304,7 +304,7 @@ impl<'t> TargetName<'t> {
             _ => error.kind() == io::ErrorKind::PermissionDenied && self.has_part(),
         };
         if is_foreign {
-            return DownloadError::Foreign { name: name.to_owned(), journal: None };
+            return TargetError::Foreign { name: name.to_owned(), journal: None }.into();
         }
         DownloadError::local(Action::Creating)(error)
     }

@@ -16,7 +16,7 @@ use underpass_transport::incoming::{BodyFraming, ReceiveOptions};
 use url::Url;
 
 use super::check::{check_range, of_content};
-use super::error::{DownloadError, Result};
+use super::error::{DownloadError, Missing, Result};
 use super::interpret::{
     FileRequest, Interpretation, StrongValidator, ignores_range, interpret_response,
     lacks_validator,
@@ -225,10 +225,10 @@ impl<'c> Workers<'c> {
             }
             Interpretation::Refused => Err(answer.connection.refusal(&answer.response).into()),
             Interpretation::Changed if lacks_validator(&answer.response) => {
-                Err(DownloadError::NoValidator)
+                Err(Missing::Validator.into())
             }
             Interpretation::Changed if ignores_range(&request, &answer.response) => {
-                Err(DownloadError::NoRanges)
+                Err(Missing::Ranges.into())
             }
             Interpretation::Changed
             | Interpretation::Unmodified
@@ -270,7 +270,7 @@ impl<'c> Workers<'c> {
                 Ok(OpenSegment { answer, range })
             }
             Interpretation::Refused => Err(answer.connection.refusal(&answer.response).into()),
-            _ if ignores_range(&request, &answer.response) => Err(DownloadError::NoRanges),
+            _ if ignores_range(&request, &answer.response) => Err(Missing::Ranges.into()),
             _ => Err(DownloadError::Changed),
         }
     }

@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 
 use underpass_engine::hint::{Hint, Hinted};
 
-use crate::download::{DownloadError, DownloadFailed};
+use crate::download::{DownloadError, DownloadFailed, Missing, TargetError};
 use crate::error::{ClientError, ConnectionError, InvalidResponse, ProxyError, TimeoutError};
 use crate::tree::{TreeError, TreeFailed};
 use crate::upload::{UploadError, UploadFailed};
@@ -55,26 +55,36 @@ impl Hinted for ConnectionError {
 impl Hinted for DownloadError {
     fn hint(&self) -> Option<Hint> {
         Some(Hint::new(match self {
-            Self::Busy => "wait for it, or name another file with -o",
             Self::Changed => "fetch it again when nothing writes to it",
             Self::Client(error) => return error.hint(),
             Self::Digest(_) => "the file is damaged, or is a different file",
             Self::Engine(error) => return error.hint(),
-            Self::Exists => "--force replaces it",
             Self::Local { source, .. } if source.kind() == ErrorKind::IsADirectory => {
                 "-d FOLDER saves it in a folder"
             }
             Self::Local { action, source } => return action.hint(source),
-            Self::NoDigest => "leave out --verify, or give the digest with --digest",
+            Self::Missing(Missing::Digest) => {
+                "leave out --verify, or give the digest with --digest"
+            }
             // The name of the partial file is known, or the download cannot be resumed.
-            Self::NoRanges | Self::NoValidator => return None,
+            Self::Missing(_) => return None,
+            Self::Target(error) => return error.hint(),
             Self::NoRoom { .. } => "free some space or choose another folder",
+        }))
+    }
+}
+
+impl Hinted for TargetError {
+    fn hint(&self) -> Option<Hint> {
+        Some(Hint::new(match self {
+            Self::Busy => "wait for it, or name another file with -o",
+            Self::Exists => "--force replaces it",
+            Self::Foreign { journal: Some(_), .. } => "remove both, or name another file with -o",
+            Self::Foreign { .. } => "remove it, or name another file with -o",
             Self::Replaced => {
                 "fetch it when nothing else writes there, or name another file with -o"
             }
             Self::Special => "-o writes into a device or FIFO; remove it, or choose another name",
-            Self::Foreign { journal: Some(_), .. } => "remove both, or name another file with -o",
-            Self::Foreign { .. } => "remove it, or name another file with -o",
         }))
     }
 }
@@ -82,7 +92,7 @@ impl Hinted for DownloadError {
 impl Hinted for DownloadFailed {
     fn hint(&self) -> Option<Hint> {
         match self.kept {
-            Some(_) if matches!(self.error, DownloadError::NoValidator) => {
+            Some(_) if matches!(self.error, DownloadError::Missing(Missing::Validator)) => {
                 Some(Hint::new("the same command resumes from there; remove it to start over"))
             }
             Some(_) if !self.error.is_about_name() => {

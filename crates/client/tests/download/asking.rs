@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use underpass_client::download::{DownloadError, Downloader, IfExists};
+use underpass_client::download::{DownloadError, Downloader, IfExists, TargetError};
 use underpass_client::{ClientError, Credentials, Proxies, Url, UrlError};
 
 use crate::rig::{Client, Server, TAG, give, hang_up, noise, say};
@@ -232,7 +232,7 @@ fn an_existing_file_is_replaced_kept_or_recognized_as_the_same() {
     for if_exists in [IfExists::Refuse, IfExists::SameIsFine] {
         client.if_exists = if_exists;
         let failed = client.get(&server.url("/")).unwrap_err();
-        assert!(matches!(failed.error, DownloadError::Exists), "{failed:?}");
+        assert!(matches!(failed.error, DownloadError::Target(TargetError::Exists)), "{failed:?}");
         assert_eq!(fs::read(client.path()).unwrap(), b"old");
     }
     client.if_exists = IfExists::Replace;
@@ -277,7 +277,7 @@ fn a_server_that_refuses_head_can_have_the_same_file() {
         assert!(client.get(&server.url("/")).unwrap().was_here);
         fs::write(client.path(), "other").unwrap();
         let failed = client.get(&server.url("/")).unwrap_err();
-        assert!(matches!(failed.error, DownloadError::Exists), "{failed:?}");
+        assert!(matches!(failed.error, DownloadError::Target(TargetError::Exists)), "{failed:?}");
     }
 }
 

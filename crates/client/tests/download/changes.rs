@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 
-use underpass_client::download::{DownloadError, Downloader, Target};
+use underpass_client::download::{DownloadError, Downloader, Missing, Target, TargetError};
 
 use crate::rig::{Client, Server, give, hang_up, head, noise, say};
 
@@ -112,7 +112,10 @@ fn a_response_without_a_version_discards_no_received_bytes() {
         client.options.retries = 2;
         if pages > 1 {
             let failed = client.get(&server.url("/")).unwrap_err();
-            assert!(matches!(failed.error, DownloadError::NoValidator), "{failed:?}");
+            assert!(
+                matches!(failed.error, DownloadError::Missing(Missing::Validator)),
+                "{failed:?}"
+            );
             assert_eq!(failed.kept.unwrap().bytes, 8 << 20);
             assert_eq!(client.names(), ["file.part", "file.part.journal"]);
             is_well.store(true, Ordering::Relaxed);
@@ -329,7 +332,7 @@ fn a_download_that_starts_over_leaves_the_partial_file_of_another_one() {
         }
         go_on.send(()).unwrap();
         let failed = loser.join().unwrap().unwrap_err();
-        assert!(matches!(failed.error, DownloadError::Busy), "{failed:?}");
+        assert!(matches!(failed.error, DownloadError::Target(TargetError::Busy)), "{failed:?}");
         assert_eq!(one.names(), ["file.part", "file.part.journal"]);
         end.send(()).unwrap();
         winner.join().unwrap().unwrap();

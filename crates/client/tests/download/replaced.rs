@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use underpass_client::download::DownloadError;
+use underpass_client::download::{DownloadError, TargetError};
 use underpass_testkit::edit_journal;
 
 use crate::rig::{Client, Server, TAG, give, hang_up, head, noise, say};
@@ -64,7 +64,10 @@ fn a_part_that_was_replaced_is_not_resumed() {
     // As if the process had been killed.
     change(&journal, "left", Some("null"));
     let failed = client.get(&server.url("/")).unwrap_err();
-    assert!(matches!(failed.error, DownloadError::Foreign { .. }), "{failed:?}");
+    assert!(
+        matches!(failed.error, DownloadError::Target(TargetError::Foreign { .. })),
+        "{failed:?}"
+    );
     assert!(fs::read(&part).unwrap() == vec![7; LEN + 1], "it was changed");
 }
 

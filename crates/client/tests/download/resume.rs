@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::{XattrFlags, getxattr, removexattr, setxattr};
 use rustix::io::Errno;
 use underpass_client::Credentials;
-use underpass_client::download::{DownloadError, DownloadFailed, IfExists};
+use underpass_client::download::{DownloadError, DownloadFailed, IfExists, TargetError};
 use underpass_testkit::edit_journal;
 
 use crate::rig::{Client, Server, TAG, give, hang_up, head, noise, say};
@@ -140,7 +140,7 @@ fn a_server_that_ignores_ranges_has_no_other_version() {
     });
     let client = Client::with(1);
     client.gets(&server.url("/"), &bytes);
-    assert_eq!(client.events("StartingOver { error: NoRanges }"), 1, "{:?}", client.events);
+    assert_eq!(client.events("StartingOver { error: Missing(Ranges) }"), 1, "{:?}", client.events);
     assert_eq!(client.events("StartingOver"), 1);
 }
 
@@ -198,7 +198,10 @@ fn a_file_in_the_place_of_a_part_with_a_journal_is_left_alone() {
     fs::write(&other, "of another").unwrap();
     fs::rename(&other, &part).unwrap();
     let failed = client.get(&server.url("/")).unwrap_err();
-    assert!(matches!(failed.error, DownloadError::Foreign { .. }), "{failed:?}");
+    assert!(
+        matches!(failed.error, DownloadError::Target(TargetError::Foreign { .. })),
+        "{failed:?}"
+    );
     assert_eq!(fs::read(&part).unwrap(), b"of another");
 }
 
@@ -211,14 +214,20 @@ fn a_file_in_the_place_of_the_journal_is_left_alone() {
         let path = client.folder.path().join(name);
         fs::write(&path, "of another").unwrap();
         let failed = client.get(&server.url("/")).unwrap_err();
-        assert!(matches!(failed.error, DownloadError::Foreign { .. }), "{failed:?}");
+        assert!(
+            matches!(failed.error, DownloadError::Target(TargetError::Foreign { .. })),
+            "{failed:?}"
+        );
         assert_eq!(fs::read(&path).unwrap(), b"of another");
         assert_eq!(client.names(), [name]);
         fs::remove_file(path).unwrap();
     }
     assert!(Command::new("mkfifo").arg(&journal).status().unwrap().success());
     let failed = client.get(&server.url("/")).unwrap_err();
-    assert!(matches!(failed.error, DownloadError::Foreign { .. }), "{failed:?}");
+    assert!(
+        matches!(failed.error, DownloadError::Target(TargetError::Foreign { .. })),
+        "{failed:?}"
+    );
     assert_eq!(client.names(), ["file.part.journal"]);
     fs::remove_file(&journal).unwrap();
     // A power cut leaves zeros in place of a journal.
@@ -241,7 +250,7 @@ fn a_folder_or_link_in_the_place_of_a_part_is_named_and_left_alone() {
         make(&part).unwrap();
         let kind = fs::symlink_metadata(&part).unwrap().file_type();
         let failed = client.get(&server.url("/")).unwrap_err();
-        let DownloadError::Foreign { name, .. } = &failed.error else {
+        let DownloadError::Target(TargetError::Foreign { name, .. }) = &failed.error else {
             panic!("{kind:?} {failed:?}")
         };
         assert_eq!(name, "file.part");
@@ -257,7 +266,10 @@ fn a_part_without_a_journal_is_left_alone() {
     let (client, server, _) = broken_off(&bytes, 10_000_000);
     fs::remove_file(client.folder.path().join("file.part.journal")).unwrap();
     let failed = client.get(&server.url("/")).unwrap_err();
-    assert!(matches!(failed.error, DownloadError::Foreign { .. }), "{failed:?}");
+    assert!(
+        matches!(failed.error, DownloadError::Target(TargetError::Foreign { .. })),
+        "{failed:?}"
+    );
     assert_eq!(client.names(), ["file.part"]);
     assert_eq!(fs::metadata(client.folder.path().join("file.part")).unwrap().len(), 10_000_000);
 }
@@ -312,7 +324,7 @@ fn two_downloads_do_not_write_to_one_file() {
             std::thread::sleep(Duration::from_millis(5));
         }
         let second = client.get(&server.url("/")).unwrap_err();
-        assert!(matches!(second.error, DownloadError::Busy), "{second:?}");
+        assert!(matches!(second.error, DownloadError::Target(TargetError::Busy)), "{second:?}");
         first.join().unwrap().unwrap();
     });
     assert!(fs::read(client.path()).unwrap() == *bytes);
@@ -396,7 +408,7 @@ fn a_file_that_replaces_the_partial_file_is_left_alone() {
         stream.write_all(&body[half..range.end])
     });
     let failed = client.get(&server.url("/")).unwrap_err();
-    assert!(matches!(failed.error, DownloadError::Replaced), "{failed:?}");
+    assert!(matches!(failed.error, DownloadError::Target(TargetError::Replaced)), "{failed:?}");
     assert_eq!(failed.kept, None);
     assert_eq!(fs::read(&part).unwrap(), b"of another");
     assert_eq!(client.names(), ["file.part"]);
@@ -490,7 +502,7 @@ fn partial_files_of_other_users_are_not_trusted() {
     chown(client.path(), Some(1234), None).unwrap();
     client.if_exists = IfExists::SameIsFine;
     let failed = client.get(&server.url("/")).unwrap_err();
-    assert!(matches!(failed.error, DownloadError::Exists), "{failed:?}");
+    assert!(matches!(failed.error, DownloadError::Target(TargetError::Exists)), "{failed:?}");
 }
 
 #[test]
@@ -539,7 +551,7 @@ fn a_complete_file_whose_name_is_taken_meanwhile_is_kept() {
         give(request, stream, &body, TAG)
     });
     let failed = client.get(&server.url("/")).unwrap_err();
-    assert!(matches!(failed.error, DownloadError::Exists), "{failed:?}");
+    assert!(matches!(failed.error, DownloadError::Target(TargetError::Exists)), "{failed:?}");
     assert_eq!(failed.kept.unwrap().bytes, LEN as u64);
     assert_eq!(client.names(), ["file", "file.part", "file.part.journal"]);
     assert_eq!(fs::read(client.path()).unwrap(), b"precious");

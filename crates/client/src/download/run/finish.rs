@@ -13,7 +13,7 @@ use underpass_engine::hint::Action;
 use super::mirrors::MirrorServer;
 use super::state::{Download, RequestMode};
 use crate::download::check::check;
-use crate::download::error::{DownloadError, DownloadFailed, PartialInfo, Result};
+use crate::download::error::{DownloadError, DownloadFailed, PartialInfo, Result, TargetError};
 use crate::download::options::{DownloadEvent, IfExists, Target};
 use crate::download::partial_file::{PartialFile, set_time};
 use crate::download::version_attr;
@@ -94,12 +94,11 @@ impl Download<'_, '_> {
         };
         if let Err(error) = atomic.commit(existing) {
             let error = match error.kind() {
-                io::ErrorKind::AlreadyExists => DownloadError::Exists,
-                io::ErrorKind::StaleNetworkFileHandle => DownloadError::Replaced,
+                io::ErrorKind::AlreadyExists => TargetError::Exists.into(),
+                io::ErrorKind::StaleNetworkFileHandle => return Err(TargetError::Replaced.into()),
                 _ => DownloadError::Local { action: Action::Writing, source: error },
             };
-            let is_kept = is_partial && !matches!(error, DownloadError::Replaced);
-            if let Some(name) = self.name().filter(|name| is_kept && name.has_part()) {
+            if let Some(name) = self.name().filter(|name| is_partial && name.has_part()) {
                 // A later process only has to rename it.
                 self.unnamed = Some(PartialInfo { name: name.part_name().into(), bytes: total });
             }

@@ -13,7 +13,7 @@ use url::Url;
 use super::state::{Download, MIN_KEPT, RequestMode};
 use crate::backoff::Backoff;
 use crate::download::check::{check, offered, stored, wanted};
-use crate::download::error::{DownloadError, Result};
+use crate::download::error::{DownloadError, Missing, Result, TargetError};
 use crate::download::interpret::{
     FileRequest, Interpretation, StrongValidator, has_ranges, ignores_range, interpret_response,
     lacks_total, lacks_validator, may_be_about_range, modified, resource,
@@ -49,9 +49,9 @@ impl<'j, 'a> Download<'j, 'a> {
         let size = u64::try_from(here.st_size).unwrap_or_default();
         let finished = name.finished(self.noted_url().as_str(), size);
         match (if_exists, &finished, name.is_of_stranger(&here)) {
-            (IfExists::Refuse, None, _) => return Err(DownloadError::Exists),
+            (IfExists::Refuse, None, _) => return Err(TargetError::Exists.into()),
             (IfExists::Refuse | IfExists::SameIsFine, _, true) => {
-                return Err(DownloadError::Exists);
+                return Err(TargetError::Exists.into());
             }
             (IfExists::Replace, None, _) | (_, _, true) => return Ok(false),
             _ => {}
@@ -103,7 +103,7 @@ impl<'j, 'a> Download<'j, 'a> {
                 self.facts.clear();
                 Ok(false)
             }
-            _ => Err(DownloadError::Exists),
+            _ => Err(TargetError::Exists.into()),
         }
     }
 
@@ -119,7 +119,9 @@ impl<'j, 'a> Download<'j, 'a> {
         let is_update = if_exists == IfExists::Update;
         match self.check_same(file, size, &answer.response) {
             // The response with the file may have the digest that this one lacks.
-            Err(DownloadError::Digest(_) | DownloadError::NoDigest) if is_update => {
+            Err(DownloadError::Digest(_) | DownloadError::Missing(Missing::Digest))
+                if is_update =>
+            {
                 self.facts.clear();
                 (self.total, self.resumed_at) = (None, 0);
                 return Ok(false);
@@ -152,7 +154,7 @@ impl<'j, 'a> Download<'j, 'a> {
         if self.client.credentials.store().is_some() {
             offered.extend(self.request_store_digest(response)?);
         }
-        if offered.is_empty() { Err(DownloadError::NoDigest) } else { Ok(offered) }
+        if offered.is_empty() { Err(Missing::Digest.into()) } else { Ok(offered) }
     }
 
     /// Computes the digests of the existing file, if any are expected, offered by the server, or to
@@ -277,9 +279,9 @@ impl<'j, 'a> Download<'j, 'a> {
     /// Returns the error for a response of another version than the existing part.
     fn changed(&self, request: &FileRequest, response: &Response) -> DownloadError {
         if self.here() > 0 && lacks_validator(response) {
-            DownloadError::NoValidator
+            DownloadError::Missing(Missing::Validator)
         } else if ignores_range(request, response) {
-            DownloadError::NoRanges
+            DownloadError::Missing(Missing::Ranges)
         } else {
             DownloadError::Changed
         }
@@ -364,7 +366,7 @@ impl<'j, 'a> Download<'j, 'a> {
             self.offered = offered;
         }
         if self.options.verify && self.offered.is_empty() {
-            return Err(DownloadError::NoDigest);
+            return Err(Missing::Digest.into());
         }
         if self.partial.is_none() {
             self.version = StrongValidator::of(response);
@@ -415,7 +417,7 @@ impl<'j, 'a> Download<'j, 'a> {
                 })
             }
             (_, Some(name), _) => name.unnamed(),
-            (Target::Named { .. }, None, _) => Err(DownloadError::Exists),
+            (Target::Named { .. }, None, _) => Err(TargetError::Exists.into()),
         }
     }
 

@@ -12,7 +12,7 @@ use super::first::FirstAnswer;
 use super::mirrors::Sources;
 use super::state::{Download, MIN_KEPT, RequestMode};
 use crate::backoff::Backoff;
-use crate::download::error::{DownloadError, DownloadFailed, DownloadOutcome, Result};
+use crate::download::error::{DownloadError, DownloadFailed, DownloadOutcome, Missing, Result};
 use crate::download::options::{DownloadEvent, Target};
 use crate::download::partial_file::{PartialFile, require_digest};
 use crate::download::scheduler::SegmentScheduler;
@@ -55,14 +55,14 @@ impl<'a> Download<'_, 'a> {
                 Ok(was_here) => break was_here,
                 Err(error) => error,
             };
-            if matches!(error, DownloadError::Changed | DownloadError::NoRanges) {
+            if matches!(error, DownloadError::Changed | DownloadError::Missing(Missing::Ranges)) {
                 changes += 1;
                 if !self.start_over()? || changes > MAX_CHANGES {
                     return Err(error);
                 }
                 (self.on_event)(&DownloadEvent::StartingOver { error: &error });
                 // Servers of one name may have different versions: one response has only one.
-                if changes > 1 || matches!(error, DownloadError::NoRanges) {
+                if changes > 1 || matches!(error, DownloadError::Missing(Missing::Ranges)) {
                     self.request_mode = RequestMode::Whole;
                 }
                 continue;

@@ -8,7 +8,7 @@ use url::Url;
 
 use super::queue::{CrawlQueue, CrawlTask};
 use super::state::Crawl;
-use crate::download::DownloadError;
+use crate::download::{DownloadError, Missing, TargetError};
 use crate::error::{ClientError, ConnectionError, InvalidResponse};
 use crate::http::{Connection, OpenResponse, Request, Response};
 use crate::tree::error::{Result, TreeError, TreeOutcome, explain, is_about_name};
@@ -166,10 +166,10 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
             DownloadError::Client(error) => self.is_of_one(error),
             error => matches!(
                 error,
-                DownloadError::Busy
+                DownloadError::Target(TargetError::Busy)
                     | DownloadError::Changed
                     | DownloadError::Digest(_)
-                    | DownloadError::NoValidator
+                    | DownloadError::Missing(Missing::Validator)
             ),
         }
     }
