@@ -7,7 +7,7 @@ use underpass_engine::hint::{Hint, Hinted};
 use crate::download::{DownloadError, DownloadFailed, Missing, TargetError};
 use crate::error::{ClientError, ConnectionError, InvalidResponse, ProxyError, TimeoutError};
 use crate::tree::{TreeError, TreeFailed};
-use crate::upload::{UploadError, UploadFailed};
+use crate::upload::{ConditionError, UploadError, UploadFailed};
 
 impl Hinted for ClientError {
     fn hint(&self) -> Option<Hint> {
@@ -145,14 +145,16 @@ impl Hinted for UploadFailed {
 impl Hinted for UploadError {
     fn hint(&self) -> Option<Hint> {
         match self {
-            Self::Precondition { .. } => return Some(Hint::new(OTHER_VERSION)),
+            Self::Condition(ConditionError::Precondition { .. }) => {
+                return Some(Hint::new(OTHER_VERSION));
+            }
             Self::NoLength => return Some(Hint::new("save it to a file first")),
             Self::Client(error @ ClientError::Status { status, code, .. })
                 if *status == 401 || !code.is_empty() =>
             {
                 return error.hint();
             }
-            Self::PartlyThere => {
+            Self::Condition(ConditionError::PartlyThere) => {
                 return Some(Hint::new("compare it with the file, then remove it or leave out -n"));
             }
             Self::Source(error) | Self::Broken(error) => return error.hint(),

@@ -15,8 +15,8 @@ use crate::backoff::Backoff;
 use crate::error::{ClientError, InvalidResponse};
 use crate::http::{Connection, HttpClient, Request, Response, xml};
 use crate::upload::{
-    self, Condition, OnEvent, ResumeState, Upload, UploadError, UploadEvent, UploadFailed,
-    UploadOutcome, version,
+    self, Condition, ConditionError, OnEvent, ResumeState, Upload, UploadError, UploadEvent,
+    UploadFailed, UploadOutcome, version,
 };
 
 /// Uploads to the URL of an object. Files from 16 MiB on are sent in parts over up to `connections`
@@ -182,7 +182,7 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
             Condition::Absent => Ok(matches!(self.request_head()?, S3Target::Found(_))),
             Condition::Version(wanted) => {
                 let S3Target::Found(response) = self.request_head()? else {
-                    return Err(UploadError::Precondition { found: None });
+                    return Err(ConditionError::Precondition { found: None }.into());
                 };
                 upload::check_version(wanted, &response).map(|()| false)
             }
@@ -418,7 +418,8 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
             UploadError::Source(error) => {
                 matches!(**error, Error::SourceChanged { .. } | Error::SourceEnded { .. })
             }
-            UploadError::Precondition { .. } | UploadError::NoTag => true,
+            UploadError::Condition(ConditionError::Precondition { .. })
+            | UploadError::Condition(ConditionError::NoTag) => true,
             // With other keys, or later, it may be resumed.
             UploadError::Client(ClientError::Status { code, .. }) if is_about_signature(code) => {
                 false

@@ -1,8 +1,5 @@
 //! The results and errors of uploads.
 
-use std::io;
-
-use underpass_engine::hint::Plain;
 use underpass_engine::{Error, Report};
 use underpass_transport::tls::SessionFacts;
 use url::Url;
@@ -95,19 +92,13 @@ impl UploadFailed {
             UploadError::Client(ClientError::Status { status, .. }) => {
                 !matches!(status, 401 | 407 | 507)
             }
-            UploadError::Client(_) => false,
-            UploadError::Broken(_) | UploadError::Journal(_) => false,
-            UploadError::Source(_)
-            | UploadError::PartlyThere
-            | UploadError::Precondition { .. }
-            | UploadError::NoTag
-            | UploadError::Page { .. }
-            | UploadError::NotStored
-            | UploadError::Unconfirmed { .. }
+            UploadError::Client(_) | UploadError::Broken(_) => false,
+            UploadError::Condition(_)
             | UploadError::NoLength
+            | UploadError::Source(_)
             | UploadError::Spent
-            | UploadError::UnderWay
-            | UploadError::Early { .. } => true,
+            | UploadError::Unconfirmed(_)
+            | UploadError::UnderWay => true,
         }
     }
 }
@@ -127,6 +118,30 @@ pub enum UploadError {
     /// The source ended early, changed, or could not be read.
     #[error(transparent)]
     Source(Box<Error>),
+    /// The target does not meet the condition of the upload.
+    #[error(transparent)]
+    Condition(#[from] ConditionError),
+    /// The length is unknown, but object stores require it.
+    #[error("its length is unknown, and object stores require it")]
+    NoLength,
+    /// The server's response does not confirm that it has the file.
+    #[error(transparent)]
+    Unconfirmed(#[from] UnconfirmedUpload),
+    /// The upload must start over, but a stream can only be read once.
+    #[error("the upload has to start over, but a stream can be read only once")]
+    Spent,
+    /// Another process is uploading the same file to the same URL.
+    #[error("another process is uploading it to the same address")]
+    UnderWay,
+}
+
+/// The reason why a target does not meet the condition of an upload.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConditionError {
+    /// A certain version of the target is to be replaced, but the server sends no entity tag.
+    #[error("the target has no entity tag, so it is unknown which version it is")]
+    NoTag,
     /// The target must not exist, but exists after an attempt that broke off.
     #[error("the target exists now, and may be an incomplete file from an earlier attempt")]
     PartlyThere,
@@ -136,41 +151,32 @@ pub enum UploadError {
         /// Its entity tag; `None` if the target does not exist.
         found: Option<String>,
     },
-    /// A certain version of the target is to be replaced, but the server sends no entity tag.
-    #[error("the target has no entity tag, so it is unknown which version it is")]
-    NoTag,
-    /// The server redirected to a page, such as a login, so it is unknown if the target exists.
-    #[error("the server answers with a page, {url}, so it is unknown whether the target exists")]
-    Page {
-        /// Its URL, without a password.
-        url: String,
-    },
-    /// The server answered with a page, and the target is missing or has another length.
-    #[error("the server answered 200 with a page, but it does not have the file")]
-    NotStored,
-    /// The target is the whole file, but the server has reported a failure.
-    #[error("the server received the whole file and then failed: {failure}")]
-    Unconfirmed {
-        /// The server's refusal.
-        failure: String,
-    },
-    /// The upload must start over, but a stream can only be read once.
-    #[error("the upload has to start over, but a stream can be read only once")]
-    Spent,
-    /// The length is unknown, but object stores require it.
-    #[error("its length is unknown, and object stores require it")]
-    NoLength,
-    /// Another process is uploading the same file to the same URL.
-    #[error("another process is uploading it to the same address")]
-    UnderWay,
-    /// The journal cannot be written.
-    #[error("writing the journal: {}", Plain(.0))]
-    Journal(#[source] io::Error),
+}
+
+/// The reason why it is unknown whether a server has a file.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum UnconfirmedUpload {
     /// The server answered with success before it had the whole file.
     #[error("the server answered {status} before it had the whole file")]
     Early {
         /// Its status.
         status: u16,
+    },
+    /// The target is the whole file, but the server has reported a failure.
+    #[error("the server received the whole file and then failed: {failure}")]
+    Failure {
+        /// The server's refusal.
+        failure: String,
+    },
+    /// The server answered with a page, and the target is missing or has another length.
+    #[error("the server answered 200 with a page, but it does not have the file")]
+    NotStored,
+    /// The server redirected to a page, such as a login, so it is unknown if the target exists.
+    #[error("the server answers with a page, {url}, so it is unknown whether the target exists")]
+    Page {
+        /// Its URL, without a password.
+        url: String,
     },
 }
 

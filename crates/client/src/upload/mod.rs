@@ -27,7 +27,7 @@ pub(crate) use precheck::{check_version, is_of_target};
 pub(crate) use resume::state::ResumeState;
 pub(crate) use uploader::{is_html, is_page_name};
 
-pub use error::{UploadError, UploadFailed, UploadOutcome};
+pub use error::{ConditionError, UnconfirmedUpload, UploadError, UploadFailed, UploadOutcome};
 pub use mkcol::{FolderError, MkcolOutcome, TargetFolders, make_folder};
 pub use options::{
     Condition, MODIFIED, OnEvent, SendOptions, Upload, UploadEvent, is_worth_a_journal,

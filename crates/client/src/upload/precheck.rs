@@ -7,7 +7,7 @@
 
 use url::Url;
 
-use super::error::{Result, UploadError};
+use super::error::{ConditionError, Result, UnconfirmedUpload, UploadError};
 use super::options::Condition;
 use super::uploader::{AttemptEnd, Uploader, is_html, is_page};
 use crate::http::{Request, Response, without_credentials};
@@ -31,7 +31,7 @@ impl Uploader<'_, '_, '_> {
                 return Err(answer.connection.refusal(&response).into());
             }
             _ if !is_of_target(&answer.url, &self.url, &response) => {
-                return Err(UploadError::Page { url: without_secrets(&answer.url) });
+                return Err(UnconfirmedUpload::Page { url: without_secrets(&answer.url) }.into());
             }
             200..=299 => Some(true),
             404 | 410 => Some(false),
@@ -45,7 +45,7 @@ impl Uploader<'_, '_, '_> {
                 return self.exists(response.status, self.target.has_sent).map(Some);
             }
             (Condition::Version(_), Some(false)) => {
-                return Err(UploadError::Precondition { found: None });
+                return Err(ConditionError::Precondition { found: None }.into());
             }
             (Condition::Version(wanted), Some(true)) => {
                 if let Err(error) = check_version(wanted, &response) {
@@ -67,7 +67,7 @@ impl Uploader<'_, '_, '_> {
         }
         match self.is_there()? {
             Some(status) => self.end_as_stored(status),
-            None => Err(UploadError::PartlyThere),
+            None => Err(ConditionError::PartlyThere.into()),
         }
     }
 
@@ -110,9 +110,9 @@ pub(crate) fn check_version(wanted: &str, target: &Response) -> Result<()> {
     match target.fields.text("etag") {
         _ if wanted == "*" => Ok(()),
         Some(tag) if tag == wanted => Ok(()),
-        Some(tag) => Err(UploadError::Precondition { found: Some(tag.to_owned()) }),
+        Some(tag) => Err(ConditionError::Precondition { found: Some(tag.to_owned()) }.into()),
         // Many servers ignore If-Match, and would replace any version.
-        None => Err(UploadError::NoTag),
+        None => Err(ConditionError::NoTag.into()),
     }
 }
 

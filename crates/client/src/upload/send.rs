@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use underpass_engine::{Chain, socket};
 
 use super::chunks;
-use super::error::{Result, UploadError};
+use super::error::{Result, UnconfirmedUpload, UploadError};
 use super::exchange::UploadExchange;
 use crate::error::ClientError;
 use crate::http::{MAX_INTERIM, Response};
@@ -44,14 +44,14 @@ impl UploadExchange<'_, '_, '_> {
             (Ok(()), Some(answer)) => Ok((answer?, true)),
             // RFC 9110 9.3.4, has no success for a part.
             (Err(_), Some(Ok(answer))) if answer.is_success() => {
-                Err(UploadError::Early { status: answer.status })
+                Err(UnconfirmedUpload::Early { status: answer.status }.into())
             }
             (Err(_), Some(Ok(answer))) => Ok((answer, false)),
             (Err(error @ UploadError::Source(_)), _) => Err(error),
             (Err(_), Some(Err(error))) => Err(error.into()),
             (Err(error), None) => match self.response_before_break() {
                 Some(answer) if !answer.is_success() => Ok((answer, false)),
-                Some(answer) => Err(UploadError::Early { status: answer.status }),
+                Some(answer) => Err(UnconfirmedUpload::Early { status: answer.status }.into()),
                 None => Err(error),
             },
         }

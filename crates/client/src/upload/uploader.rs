@@ -7,7 +7,7 @@ use underpass_protocol::upload::INTEROP_VERSION;
 use underpass_transport::tls::SessionFacts;
 use url::Url;
 
-use super::error::{Result, UploadError, UploadFailed, UploadOutcome};
+use super::error::{Result, UnconfirmedUpload, UploadError, UploadFailed, UploadOutcome};
 use super::exchange::{UploadBody, UploadExchange, connect};
 use super::options::{OnEvent, Upload, UploadEvent};
 use super::resume::state::ResumeState;
@@ -250,7 +250,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         let has_page = response.status == 200 && is_html(response.fields.text("content-type"));
         self.idle = connection.finish(response);
         if has_page && !self.is_stored() {
-            return Err(UploadError::NotStored);
+            return Err(UnconfirmedUpload::NotStored.into());
         }
         Ok(AttemptEnd::Stored(response.status))
     }
@@ -406,7 +406,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
             return Ok(AttemptEnd::Stored(status));
         };
         self.kept.forget();
-        Err(UploadError::Unconfirmed { failure })
+        Err(UnconfirmedUpload::Failure { failure }.into())
     }
 
     /// Records the number of bytes that the server has already.
@@ -450,7 +450,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
             UploadError::Source(error) => {
                 matches!(**error, Error::SourceChanged { .. } | Error::SourceEnded { .. })
             }
-            UploadError::Early { .. } => true,
+            UploadError::Unconfirmed(UnconfirmedUpload::Early { .. }) => true,
             error => error.status().is_some_and(|status| FINAL.contains(&status)),
         };
         if is_useless {

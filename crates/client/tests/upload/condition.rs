@@ -1,6 +1,6 @@
 //! `If-None-Match: *` and `If-Match`, on servers that ignore them.
 
-use underpass_client::upload::{Condition, UploadError};
+use underpass_client::upload::{Condition, ConditionError, UnconfirmedUpload, UploadError};
 
 use super::rig::{Conn, Outcome, Sample, Scripted, field, script};
 
@@ -50,7 +50,10 @@ fn a_login_page_is_not_the_target() {
         assert!(rest.is_empty(), "{}", String::from_utf8_lossy(&rest));
     });
     let failed = put_new(&Sample::of(LEN), &server).failed();
-    assert!(matches!(failed.error, UploadError::Page { .. }), "{failed}");
+    assert!(
+        matches!(failed.error, UploadError::Unconfirmed(UnconfirmedUpload::Page { .. })),
+        "{failed}"
+    );
     assert!(failed.to_string().contains("/login"), "{failed}");
     // A file that was stored elsewhere exists, even if it is a page itself.
     for (place, media_type) in [("/store/file", "text/html"), ("/store/1234", "image/png")] {
@@ -78,7 +81,10 @@ fn after_an_unclear_redirect_nothing_is_sent() {
             let put = Sample::of(LEN)
                 .put_with(&server.url("/file"), |options| options.condition = condition);
             let failed = put.failed();
-            assert!(matches!(failed.error, UploadError::Page { .. }), "{status}: {failed}");
+            assert!(
+                matches!(failed.error, UploadError::Unconfirmed(UnconfirmedUpload::Page { .. })),
+                "{status}: {failed}"
+            );
         }
     }
     // A redirect loop, and a redirect without a target.
@@ -111,7 +117,10 @@ fn a_page_under_every_name_is_not_the_target() {
         let put =
             Sample::of(LEN).put_with(&server.url("/file"), |options| options.condition = condition);
         let failed = put.failed();
-        assert!(matches!(failed.error, UploadError::Page { .. }), "{failed}");
+        assert!(
+            matches!(failed.error, UploadError::Unconfirmed(UnconfirmedUpload::Page { .. })),
+            "{failed}"
+        );
     }
 }
 
@@ -139,7 +148,10 @@ fn a_page_that_answers_everything_has_not_stored_the_file() {
             assert_eq!(outcome.done().status, 200)
         } else {
             let error = outcome.failed().error;
-            assert!(matches!(error, UploadError::NotStored), "{head}: {error}");
+            assert!(
+                matches!(error, UploadError::Unconfirmed(UnconfirmedUpload::NotStored)),
+                "{head}: {error}"
+            );
         }
     }
 }
@@ -215,7 +227,7 @@ fn a_part_of_an_interrupted_attempt_is_not_treated_as_the_file() {
         }),
     ]);
     let error = put_new(&Sample::of(LEN), &server).failed().error;
-    assert!(matches!(error, UploadError::PartlyThere), "{error}");
+    assert!(matches!(error, UploadError::Condition(ConditionError::PartlyThere)), "{error}");
 }
 
 #[test]
@@ -234,7 +246,9 @@ fn only_the_version_that_was_named_is_replaced() {
             assert!(conn.rest().0.is_empty());
         });
         match put(&server, "\"old\"").failed().error {
-            UploadError::Precondition { found: tag } => assert_eq!(tag.as_deref(), found),
+            UploadError::Condition(ConditionError::Precondition { found: tag }) => {
+                assert_eq!(tag.as_deref(), found)
+            }
             error => panic!("{error}"),
         }
     }
@@ -267,5 +281,5 @@ fn a_target_without_an_entity_tag_is_no_version() {
         options.condition = Condition::Version("\"old\"");
     });
     let error = put.failed().error;
-    assert!(matches!(error, UploadError::NoTag), "{error}");
+    assert!(matches!(error, UploadError::Condition(ConditionError::NoTag)), "{error}");
 }

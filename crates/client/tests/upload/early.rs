@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::rig::{Sample, Scripted, payload, put};
-use underpass_client::upload::UploadError;
+use underpass_client::upload::{UnconfirmedUpload, UploadError};
 
 const LEN: usize = 32 << 20;
 
@@ -69,7 +69,11 @@ fn a_refusal_before_a_reset_is_read() {
 /// Uploads to a server that reports success too early and reads no more.
 fn refused_as_early(sample: &Sample, server: Scripted) {
     let failed = sample.put(&server.url("/file")).failed();
-    assert!(matches!(failed.error, UploadError::Early { status: 201 }), "{}", failed.error);
+    assert!(
+        matches!(failed.error, UploadError::Unconfirmed(UnconfirmedUpload::Early { status: 201 })),
+        "{}",
+        failed.error
+    );
 }
 
 /// Uploads to a server that reports success early and reads everything.
@@ -116,7 +120,11 @@ fn a_stream_is_not_waited_for_once_the_server_is_gone() {
     let source = File::from(OwnedFd::from(reader));
     let failed = put(&source, &server.url("/file"), |_| {}).failed();
     end.send(()).unwrap();
-    assert!(matches!(failed.error, UploadError::Early { status: 201 }), "{}", failed.error);
+    assert!(
+        matches!(failed.error, UploadError::Unconfirmed(UnconfirmedUpload::Early { status: 201 })),
+        "{}",
+        failed.error
+    );
     assert!(watch.join().unwrap());
 }
 

@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 
-use underpass_client::upload::{Condition, UploadError, make_folder};
+use underpass_client::upload::{Condition, ConditionError, UploadError, make_folder};
 use underpass_client::{Credentials, HttpClient};
 
 use super::rig::{Conn, Outcome, Sample, Scripted, field, script};
@@ -250,5 +250,5 @@ fn a_part_of_a_redirected_attempt_is_not_treated_as_the_file() {
         options.retries = 1;
     });
     let error = put.failed().error;
-    assert!(matches!(error, UploadError::PartlyThere), "{error}");
+    assert!(matches!(error, UploadError::Condition(ConditionError::PartlyThere)), "{error}");
 }

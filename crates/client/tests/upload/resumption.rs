@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::rig::{Conn, Sample, Scripted, field, payload, script};
-use underpass_client::upload::{Condition, UploadError};
+use underpass_client::upload::{Condition, ConditionError, UnconfirmedUpload, UploadError};
 
 const LEN: usize = 4 << 20;
 const HALF: usize = LEN / 2;
@@ -275,7 +275,10 @@ fn a_page_in_response_to_patch_does_not_end_the_upload() {
         ],
     );
     let failed = sample.put_resumably(&server.url("/file")).failed();
-    assert!(matches!(failed.error, UploadError::NotStored), "{failed}");
+    assert!(
+        matches!(failed.error, UploadError::Unconfirmed(UnconfirmedUpload::NotStored)),
+        "{failed}"
+    );
     assert!(failed.is_kept && sample.journal().exists());
     assert_eq!(sample.put_resumably(&server.url("/file")).done().resumed_at, HALF as u64);
 }
@@ -446,7 +449,10 @@ fn a_condition_is_checked_again_before_the_rest_is_sent() {
             last.done();
         } else {
             let error = last.failed().error;
-            assert!(matches!(error, UploadError::Precondition { .. }), "{error}");
+            assert!(
+                matches!(error, UploadError::Condition(ConditionError::Precondition { .. })),
+                "{error}"
+            );
         }
     }
 }
