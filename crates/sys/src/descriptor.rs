@@ -16,7 +16,7 @@ use crate::last_errno;
 pub fn close(descriptor: OwnedFd) -> Result<(), Errno> {
     // SAFETY: the descriptor is owned, and nothing uses it afterwards, whatever the answer is.
     // Proved by
-    // `cli/tests/transfer/fuse/mod.rs::a_file_that_is_refused_at_the_close_gets_no_name`.
+    // `cli/tests/transfer/fuse.rs::a_file_that_is_refused_at_the_close_gets_no_name`.
     let closed = unsafe { libc::close(descriptor.into_raw_fd()) };
     if closed == 0 { Ok(()) } else { Err(last_errno()) }
 }

@@ -1,16 +1,15 @@
 //! Several sites in one process: each request gets files of its site, and none of another.
 
+mod reloads;
+
 use std::fs;
 use std::io::Write;
-use std::mem::MaybeUninit;
 use std::net::TcpStream;
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::rig::{Finished, Running, folder, has, piped, run, traced, underpass, until};
-use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+use crate::rig::{Finished, Running, folder, has, piped, run, underpass, until};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 use underpass_testkit::http::{Client, Reply};
@@ -29,18 +28,10 @@ impl Sites {
     }
 
     fn with(config: &str, args: &[&str], prepare: impl FnOnce(&Path)) -> Self {
-        Self::traced(config, &[], args, prepare)
-    }
-
-    /// Starts such a server under strace, if it has options, in which `DIR` is that folder, too.
-    fn traced(config: &str, strace: &[&str], args: &[&str], prepare: impl FnOnce(&Path)) -> Self {
         let folder = folder();
         prepare(folder.path());
         write_config(folder.path(), config);
-        let own = folder.path().to_str().unwrap();
-        let strace: Vec<_> = strace.iter().map(|option| option.replace("DIR", own)).collect();
-        let strace: Vec<_> = strace.iter().map(String::as_str).collect();
-        let mut command = traced(Path::new("/dev/null"), &strace);
+        let mut command = underpass();
         command.args(["serve", "--port", "0", "--log-format", "json", "--config"]);
         command.arg(folder.path().join("config/underpass.toml")).args(args);
         command.current_dir(&folder);
@@ -116,23 +107,6 @@ impl Sites {
         let finished = self.server.finish();
         assert_eq!(finished.code(), Some(0), "{finished:?}");
         (finished.stderr, String::from_utf8_lossy(&finished.stdout).into_owned())
-    }
-}
-
-/// Waits until the server has opened or read a file.
-struct ReadWatch(OwnedFd);
-
-impl ReadWatch {
-    fn new(path: &Path, event: WatchFlags) -> Self {
-        let watch = inotify::init(CreateFlags::NONBLOCK).unwrap();
-        inotify::add_watch(&watch, path, event).unwrap();
-        Self(watch)
-    }
-
-    fn wait(&self) {
-        let mut buffer = [MaybeUninit::uninit(); 512];
-        let mut events = inotify::Reader::new(&self.0, &mut buffer);
-        until("the server has read it", || events.next().is_ok());
     }
 }
 
@@ -675,100 +649,6 @@ fn a_certificate_of_a_site_that_clients_refuse_is_warned_of() {
     assert!(!said.contains("a.test.key: chmod 600"), "{said}");
 }
 
-/// The options of strace with which a reload waits for the certificate of `b.test`, as on a disk
-/// that does not answer.
-const WAITS: [&str; 4] =
-    ["-P", "DIR/keys/b.test.pem", "-e", "inject=openat:delay_enter=600000000:when=2"];
-
-#[test]
-fn a_reload_that_waits_for_a_site_has_renewed_the_certificate_of_the_server() {
-    if !has("curl") || !has("strace") {
-        return;
-    }
-    let of_server = "tls_cert = 'DIR/keys/a.test.pem'\ntls_key = 'DIR/keys/a.test.key'\n";
-    let sites = Sites::traced(&format!("{of_server}{SECURE}"), &WAITS, &[], with_keys);
-    fs::copy(sites.path("keys/c.test.key"), sites.path("keys/a.test.key")).unwrap();
-    fs::copy(sites.path("keys/c.test.pem"), sites.path("keys/a.test.pem")).unwrap();
-    sites.server.signal("HUP");
-    let url = format!("https://c.test:{}/same", sites.port());
-    let resolve = format!("c.test:{}:127.0.0.1", sites.port());
-    until("the new certificate is shown", || {
-        sites.curl(&["--resolve", &resolve, "--cacert", "keys/c.test.pem", &url]).code() == Some(0)
-    });
-    sites.end();
-}
-
-#[test]
-fn a_pipe_is_no_config_for_which_a_reload_waits() {
-    let (reader, mut writer) = std::io::pipe().unwrap();
-    let folder = folder();
-    two_roots(folder.path());
-    writer.write_all(TWO.replace("DIR", folder.path().to_str().unwrap()).as_bytes()).unwrap();
-    drop(writer);
-    // As in `--config <(...)`: at the start a pipe is a config.
-    let mut command = underpass();
-    command.args(["serve", "--port", "0", "--config", "/dev/stdin"]).stdin(reader);
-    assert!(Running::listening(command).end().stderr.contains("2 sites"));
-    let sites = Sites::new(TWO, two_roots);
-    let config = sites.path("config/underpass.toml");
-    fs::remove_file(&config).unwrap();
-    assert!(Command::new("mkfifo").arg(&config).status().unwrap().success());
-    let opened = ReadWatch::new(&config, WatchFlags::OPEN);
-    sites.server.signal("HUP");
-    opened.wait();
-    fs::remove_file(&config).unwrap();
-    sites.reload(&TWO.replace("DIR/a", "DIR/b"));
-    until("the next config counts", || sites.body("a.test", "/same") == "of b\n");
-    let said = sites.end().0;
-    assert!(said.contains("underpass.toml: a pipe is read only at the start"), "{said}");
-}
-
-#[test]
-fn a_pipe_is_no_certificate_for_which_a_reload_waits() {
-    if !has("curl") {
-        return;
-    }
-    let keys = folder();
-    let (pem, key) = certificate(keys.path(), "a.test", &["a.test"]);
-    // As in `--tls-cert <(...)`: at the start a pipe has a certificate.
-    let mut command = underpass();
-    command.args(["serve", "--port", "0", "--tls-cert", "/dev/stdin", "--tls-key"]).arg(key);
-    let (reader, mut writer) = std::io::pipe().unwrap();
-    writer.write_all(&fs::read(pem).unwrap()).unwrap();
-    drop(writer);
-    command.stdin(reader).current_dir(&keys);
-    Running::listening(command).end();
-    let of_server = "tls_cert = 'DIR/keys/c.test.pem'\ntls_key = 'DIR/keys/c.test.key'\n";
-    let config = format!("{of_server}{SECURE}");
-    let sites = Sites::new(&config, with_keys);
-    for name in ["keys/b.test.pem", "keys/c.test.key"] {
-        fs::remove_file(sites.path(name)).unwrap();
-        assert!(Command::new("mkfifo").arg(sites.path(name)).status().unwrap().success());
-    }
-    sites.reload(&config.replace("DIR/a'", "DIR/b'"));
-    let url = format!("https://a.test:{}/same", sites.port());
-    until("the reload has ended", || sites.curl(&["-k", &url]).text() == "of b\n");
-    let said = sites.end().0;
-    for name in ["b.test.pem", "c.test.key"] {
-        let expected = format!("{name} is not a regular file: others are read only at the start");
-        assert!(said.contains(&expected), "{said}");
-    }
-    assert_eq!(said.matches("the previous certificate stays in use").count(), 2, "{said}");
-}
-
-#[test]
-fn a_reload_that_waits_does_not_keep_the_server_from_ending() {
-    if !has("strace") {
-        return;
-    }
-    let sites = Sites::traced(SECURE, &WAITS, &[], with_keys);
-    // Read just before.
-    let read = ReadWatch::new(&sites.path("keys/a.test.key"), WatchFlags::ACCESS);
-    sites.server.signal("HUP");
-    read.wait();
-    sites.end();
-}
-
 #[test]
 fn a_site_may_refuse_changes_that_the_top_allows() {
     const REFUSES: &str = "allow_all = true
@@ -1025,27 +905,6 @@ cache_free = '0'
     until("the new site is there", || sites.status("c.test", "/same") == 200);
     drop(origin);
     assert_eq!(sites.body("b.test", "/same"), "of b\n");
-}
-
-#[test]
-fn a_refused_config_without_a_cache_does_not_lose_the_cache() {
-    let origin = Sites::with("", &["b"], two_roots);
-    let site = "[[site]]\nnames = ['a.test']\nroot = 'DIR/a'\n";
-    let config = format!(
-        "{site}[[site]]\nnames = ['b.test']\norigin = '{}'\ncache = 'DIR/cache'\ncache_free = '0'\n",
-        origin.server.address
-    );
-    let sites = Sites::with(&config, &["--no-sandbox"], two_roots);
-    // That a name is there twice is found once all is open.
-    let read = ReadWatch::new(&sites.path("config/underpass.toml"), WatchFlags::CLOSE_NOWRITE);
-    sites.reload(&format!("{site}{site}"));
-    // No later SIGHUP is one with this.
-    read.wait();
-    sites.reload(&config.replace("DIR/a'", "DIR/b'"));
-    until("the right config counts", || sites.body("a.test", "/same") == "of b\n");
-    assert_eq!(sites.body("b.test", "/same"), "of b\n");
-    let notes = sites.end().0;
-    assert!(notes.contains("the previous sites stay in use"), "{notes}");
 }
 
 #[test]

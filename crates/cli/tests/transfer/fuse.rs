@@ -1,8 +1,6 @@
 //! File systems that answer as those on networks and of other programs do: errors that come late, sizes
 //! that are not known in advance.
 
-mod mount;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -13,8 +11,8 @@ use std::time::Duration;
 use underpass_testkit::http::Client;
 use underpass_testkit::{folder, names, noise, noise_file, wait_until};
 
+use crate::rig::fuse::Fuse;
 use crate::rig::{Finished, Running, receiver, sender, underpass};
-use mount::Fuse;
 
 fn run(here: &Path, words: &[&str]) -> Finished {
     let mut command = underpass();

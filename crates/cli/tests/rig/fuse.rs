@@ -1,4 +1,4 @@
-//! A file system in user space with faults, see `mount.py`.
+//! A file system in user space with faults, see `fuse.py`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,6 +6,8 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 use underpass_testkit::{KilledOnDrop, folder, is_root, skip, wait_until};
+
+use super::Running;
 
 /// The file system, unmounted when it is dropped.
 pub(crate) struct Fuse {
@@ -32,7 +34,7 @@ impl Fuse {
         }
         fs::write(folder.path().join("faults"), faults).unwrap();
         let mut command = Command::new("/usr/bin/python3");
-        command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/transfer/fuse/mount.py"));
+        command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/rig/fuse.py"));
         command.args(["store", "root", "faults"].map(|name| folder.path().join(name)));
         command.stdin(Stdio::null()).stdout(Stdio::null());
         let this = Self { program: KilledOnDrop(command.spawn().unwrap()), folder };
@@ -79,6 +81,13 @@ impl Fuse {
         fs::write(&part, faults).unwrap();
         fs::rename(part, self.folder.path().join("faults")).unwrap();
     }
+}
+
+/// Whether a thread of this process waits for such a file system.
+pub(crate) fn waits_for_fuse(process: &Running) -> bool {
+    let tasks = fs::read_dir(format!("/proc/{}/task", process.child.id())).unwrap();
+    let calls = |task: fs::DirEntry| fs::read_to_string(task.path().join("stack"));
+    tasks.flatten().any(|task| calls(task).is_ok_and(|calls| calls.contains("fuse_")))
 }
 
 /// A program that answers nothing.

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """A file system in user space that passes everything on to a folder, but for the faults in a file of JSON.
 
-usage: mount.py FOLDER MOUNT-POINT FAULTS
+usage: fuse.py FOLDER MOUNT-POINT FAULTS
 
 Faults are errors of calls, such as {"flush": "EDQUOT"}, and:
     "size": 0          reports this size for each file
