@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
-use underpass_protocol::caching::{CacheStatus, Freshness, Use};
+use underpass_protocol::caching::{CacheStatus, Freshness, Use, may_store};
 use underpass_protocol::request::target::Target;
 
 use crate::error::{CacheError, OpenError};
@@ -196,6 +196,13 @@ impl CacheEntry {
     #[must_use]
     pub fn is_stored(&self) -> bool {
         self.version.is_stored()
+    }
+
+    /// Returns whether the origin allows caches to keep the object.
+    #[must_use]
+    pub fn may_be_stored(&self) -> bool {
+        let status = self.cache.forward_status.unwrap_or(200);
+        may_store(status, &self.head.fields, &self.shared.options.vary_on).is_ok()
     }
 
     /// Returns the name under which it is stored. Each fetched version gets a new name, even if it

@@ -61,6 +61,12 @@ impl Cache {
         self.shared.is_gone()
     }
 
+    /// Notices that files were removed by another program, as the cache does now and then by
+    /// itself: objects in memory are no longer stored then. Waits for the disk.
+    pub fn check_folder(&self) {
+        self.shared.restore_folder();
+    }
+
     /// Removes an object under the usual spellings of its path; returns whether it existed. Waits
     /// until the removal is on the disk.
     ///

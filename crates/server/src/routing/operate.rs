@@ -101,43 +101,59 @@ async fn fill(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>) -> R
     }
     let range = (to < u64::MAX && from < to).then_some(from..to);
     let request = ObjectRequest { range, ..ObjectRequest::default() };
+    // What is fresh in memory would be said to be stored. Without a helper, the disk is not asked.
+    let checked = cache.clone();
+    let client = ctx.peer.client_net();
+    let _ = ctx.worker.helpers.run(client, move || checked.check_folder()).await;
     // No client reads the file, however often parts of it are filled.
     let Some(found) = ctx.peer.while_connected(cache.find_uncounted(&key, &request)).await else {
         return ctx.error(CLIENT_LEFT, "");
     };
-    match found {
-        Lookup::Response { response, .. } => match response.status {
-            // The origin's status says nothing about this request.
-            200..=299 => ctx.error(404, "the origin has no file there"),
-            status => ctx.error_until(status, "", response.retry_after),
-        },
-        Lookup::Failed { error, retry_after, .. } => not_filled(ctx, &error, retry_after),
-        Lookup::Entry(entry) if !entry.is_stored() && cache.is_gone() => {
-            not_filled(ctx, &CacheErrorKind::Disk.into(), None)
+    let entry = match found {
+        Lookup::Entry(entry) => entry,
+        Lookup::Response { response, .. } => {
+            return match response.status {
+                // The origin's status says nothing about this request.
+                200..=299 => ctx.error(404, "the origin has no file there"),
+                status => ctx.error_until(status, "", response.retry_after),
+            };
         }
-        Lookup::Entry(entry) if !entry.is_stored() && !entry.cache.is_relayed => {
-            ctx.error(409, NOT_KEPT)
-        }
-        Lookup::Entry(entry) => match ctx.peer.while_connected(fetch(&entry, from, to)).await {
-            Some(Ok(fetched)) => {
-                let (cache, len) = (cache.clone(), entry.len());
-                let client = ctx.peer.client_net();
-                let capacity = ctx.worker.helpers.run(client, move || cache.capacity()).await;
-                let capacity = capacity.unwrap_or_default();
-                let takes = Cache::space_of(len.unwrap_or(0));
-                let number = |it: Option<u64>| it.map_or("null".to_owned(), |it| it.to_string());
-                let (length, capacity) = (number(len), number(capacity));
-                let text = format!(
-                    "{{\"length\":{length},\"fetched\":{fetched},\"takes\":{takes},\
-                     \"capacity\":{capacity},\"version\":\"{}\"}}\n",
-                    entry.version_name()
-                );
-                Response::memory(200, "application/json", text.into_bytes(), false)
-            }
-            Some(Err(error)) => not_filled(ctx, &error, None),
-            None => ctx.error(CLIENT_LEFT, ""),
-        },
+        Lookup::Failed { error, retry_after, .. } => return not_filled(ctx, &error, retry_after),
+    };
+    if let Some(refusal) = refuse_fill(ctx, cache, &entry) {
+        return refusal;
     }
+    match ctx.peer.while_connected(fetch(&entry, from, to)).await {
+        Some(Ok(fetched)) => {
+            let (cache, len) = (cache.clone(), entry.len());
+            let capacity = ctx.worker.helpers.run(client, move || cache.capacity()).await;
+            let capacity = capacity.unwrap_or_default();
+            let takes = Cache::space_of(len.unwrap_or(0));
+            let number = |it: Option<u64>| it.map_or("null".to_owned(), |it| it.to_string());
+            let (length, capacity) = (number(len), number(capacity));
+            let text = format!(
+                "{{\"length\":{length},\"fetched\":{fetched},\"takes\":{takes},\
+                 \"capacity\":{capacity},\"version\":\"{}\"}}\n",
+                entry.version_name()
+            );
+            Response::memory(200, "application/json", text.into_bytes(), false)
+        }
+        Some(Err(error)) => not_filled(ctx, &error, None),
+        None => ctx.error(CLIENT_LEFT, ""),
+    }
+}
+
+/// Returns the refusal to fill what is not stored; `None` if it may be, or its reader tells why not.
+fn refuse_fill(ctx: &RequestContext<'_>, cache: &Cache, entry: &CacheEntry) -> Option<Response> {
+    if entry.is_stored() {
+        return None;
+    }
+    // What the origin forbids stays so, whatever else keeps the cache from storing it now.
+    if entry.may_be_stored() && cache.is_gone() {
+        return Some(not_filled(ctx, &CacheErrorKind::Disk.into(), None));
+    }
+    let may_say_why = entry.may_be_stored() && entry.cache.is_relayed;
+    (!may_say_why).then(|| ctx.error(409, NOT_KEPT))
 }
 
 /// Returns the response to a fill that has failed.

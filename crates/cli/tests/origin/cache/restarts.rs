@@ -531,6 +531,31 @@ fn what_is_confirmed_is_not_said_to_be_stored_without_its_folder() {
 }
 
 #[test]
+fn a_fill_notices_that_the_folder_was_removed() {
+    let object = Object::new(b"hello".to_vec(), "a");
+    let private = Object::new(b"private".to_vec(), "b").with("Cache-Control: no-store");
+    let origin = Origin::new(move |request, sending| {
+        let is_private = request.path.starts_with("/private");
+        let object = if is_private { &private } else { &object };
+        object.send(request, sending);
+    });
+    let node = Node::new(&origin.url(), &[]);
+    let fill = |path: &str| {
+        node.ask("POST", &format!("/.underpass/fill?path={path}"), &["Content-Length: 0"]).status
+    };
+    node.get("/a").assert_is(200, b"hello");
+    until_stored(&node, 5);
+    assert_eq!(fill("/private"), 409);
+    let objects = node.cache.path().join("objects");
+    fs::remove_dir_all(&objects).unwrap();
+    assert_eq!((fill("/a"), objects.is_dir()), (200, true));
+    fs::remove_dir_all(node.cache.path()).unwrap();
+    assert_eq!((fill("/a"), node.metric("objects")), (503, 0));
+    // What the origin forbids stays so once the disk is there again.
+    assert_eq!(fill("/private"), 409);
+}
+
+#[test]
 fn what_a_disk_does_not_take_is_not_said_to_lack_room() {
     let object = Object::new(b"hello".to_vec(), "a");
     let origin = Origin::of(&object);
