@@ -1,9 +1,11 @@
 //! How entries of folders are found and opened.
 
 use std::fs::File;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 
-use rustix::fs::{AtFlags, Mode, OFlags, Stat, openat, statat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, openat, statat};
 use rustix::io::Errno;
 use rustix::path::Arg;
 
@@ -35,6 +37,22 @@ pub fn reopen_folder(folder: impl AsFd) -> Result<OwnedFd, Errno> {
 pub fn open_entry(folder: impl AsFd, name: impl Arg) -> Result<File, Errno> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     openat(folder, name, flags | OFlags::CLOEXEC, Mode::empty()).map(File::from)
+}
+
+/// Opens a file for reading without waiting for the writer of a FIFO. If another process has a lease
+/// on the file, waits until that is released, or the kernel breaks it.
+///
+/// # Errors
+///
+/// As open(2): `ENXIO` for a socket.
+pub fn open_file(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let opened = match openat(CWD, path, flags | OFlags::NONBLOCK, Mode::empty()) {
+        // A lease: only regular files have one.
+        Err(Errno::WOULDBLOCK) => openat(CWD, path, flags, Mode::empty()),
+        opened => opened,
+    };
+    Ok(opened?.into())
 }
 
 /// Returns the attributes of the entry of a name, which may be a link; `None` if there is none.

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -11,7 +11,6 @@ use std::time::{Duration, SystemTime};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
-use rustix::fs::OFlags;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::{Error as PemError, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -19,6 +18,7 @@ use rustls::server::ParsedCertificate;
 use rustls::sign::CertifiedKey;
 use rustls::{Error, InconsistentKeys, SignatureAlgorithm};
 use sha2::{Digest, Sha256};
+use underpass_engine::atomic_file::open_file;
 
 use super::super::error::{Fault, TlsError};
 use super::super::suites;
@@ -279,9 +279,7 @@ fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
 
 /// Reads a regular file, up to [`MAX_BYTES`].
 fn read_again(path: &Path) -> Result<Vec<u8>, TlsError> {
-    // A pipe is opened only once something writes to it.
-    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
-    let opened = File::options().read(true).custom_flags(flags).open(path);
+    let opened = open_file(path);
     if opened.as_ref().is_ok_and(|file| file.metadata().is_ok_and(|found| !found.is_file())) {
         return Err(TlsError::Unusable { path: path.to_owned(), fault: Fault::NoFile });
     }

@@ -10,6 +10,7 @@ use std::path::Path;
 use rustix::fs::OFlags;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
+use underpass_engine::atomic_file::open_file;
 
 use crate::failure::{Failure, Result, WithPath};
 
@@ -63,13 +64,14 @@ pub(super) fn read(path: &Path, reading: Reading) -> Result<ConfigFile> {
 /// Returns the beginning of a file, one byte more than it may have; `None` if it is a pipe, which
 /// has been read before.
 fn bytes(path: &Path, reading: Reading) -> io::Result<Option<Vec<u8>>> {
-    let flags = match reading {
-        Reading::First => OFlags::empty(),
+    let file = match reading {
+        Reading::First => {
+            let flags = OFlags::NOCTTY.bits().cast_signed();
+            OpenOptions::new().read(true).custom_flags(flags).open(path)?
+        }
         // A pipe is opened only once something writes to it.
-        Reading::Again => OFlags::NONBLOCK,
+        Reading::Again => open_file(path)?,
     };
-    let flags = (flags | OFlags::NOCTTY).bits().cast_signed();
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     if reading == Reading::Again && file.metadata()?.file_type().is_fifo() {
         return Ok(None);
     }
