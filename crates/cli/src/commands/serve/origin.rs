@@ -1,6 +1,7 @@
 //! The options of `--origin`: a cache in front of a server that has the files.
 
 use std::fs;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -56,13 +57,14 @@ impl OriginArgs {
 
     /// Opens the cache, if there is an origin, and returns it with the access that it needs. A
     /// cache that was opened `before` with the same options stays open. Its files belong to `user`,
-    /// if there is one.
+    /// if there is one. While the server runs, nothing is waited for.
     pub(super) fn open(
         &self,
         args: &ServeArgs,
         before: &[CacheOfOrigin],
         max_in_memory: usize,
         user: Option<&User>,
+        is_running: bool,
     ) -> Result<Option<CacheOfOrigin>> {
         let folder = match (&self.cache, self.origin.is_empty()) {
             (Some(folder), false) => folder,
@@ -105,6 +107,7 @@ impl OriginArgs {
         let is_store = origins.iter().any(|origin| origin.credentials.store().is_some());
         let fresh = self.fresh.or(is_store.then_some(FRESH_OF_STORES));
         if origins.iter().any(|origin| origin.url.scheme() == "https") {
+            self.check_authorities(is_running)?;
             // Later the sandbox prevents reading the files of trusted authorities.
             tls.connector().map_err(Failure::line)?;
         }
@@ -124,6 +127,20 @@ impl OriginArgs {
         let cache = open_cache(user, cache_options)?;
         self.note_small_disk(folder);
         Ok(Some(CacheOfOrigin { options: self.clone(), cache, ports, key_files }))
+    }
+
+    /// Refuses authorities for which the server would wait: a pipe with a name, and while it runs
+    /// anything but a regular file. A pipe without one, as of `<(...)`, has its writer already.
+    fn check_authorities(&self, is_running: bool) -> Result<()> {
+        let Some(file) = &self.origin_cacert else { return Ok(()) };
+        // If it is not there, reading it says so.
+        let Ok(found) = fs::metadata(file) else { return Ok(()) };
+        let is_named_pipe = || found.file_type().is_fifo() && fs::canonicalize(file).is_ok();
+        if found.is_file() || !(is_running || is_named_pipe()) {
+            return Ok(());
+        }
+        let place = format!("--origin-cacert {}", file.display());
+        Err(Failure::value(place, "this is not a regular file, and would be waited for"))
     }
 
     /// Reports a quota that is larger than the file system of the cache.

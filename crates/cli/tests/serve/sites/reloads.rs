@@ -189,3 +189,43 @@ fn a_reload_waits_until_another_program_has_released_its_lease() {
     let said = sites.end().0;
     assert!(!said.contains("stays in use"), "{said}");
 }
+
+#[test]
+fn a_pipe_is_no_authority_for_which_the_server_waits() {
+    // In the sandbox, the folder of a new cache is refused anyway.
+    let sites = Sites::with(TWO, &["--no-sandbox"], two_roots);
+    let (pem, _) = certificate(sites.folder.path(), "authority", &["authority"]);
+    let pipe = sites.path("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let site = |authority: &str| {
+        format!(
+            "{TWO}\n[[site]]\nnames = ['c.test']\norigin = 'https://localhost:1'\n\
+             cache = 'DIR/cache'\norigin_cacert = '{authority}'\n"
+        )
+    };
+    // As in `--origin-cacert <(...)`: at the start a pipe has a certificate.
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    writer.write_all(&fs::read(pem).unwrap()).unwrap();
+    drop(writer);
+    let of_start = |authority: &str| {
+        write_config(sites.folder.path(), &site(authority));
+        let mut command = underpass();
+        command.args(["serve", "--port", "0", "--config"]);
+        command.arg(sites.path("config/underpass.toml"));
+        command
+    };
+    let mut command = of_start("/dev/stdin");
+    command.stdin(reader);
+    Running::listening(command).end();
+    let refused = Running::start(of_start("DIR/pipe")).finish().failed(2, &["pipe", "regular"]);
+    assert_eq!(refused.stderr.lines().count(), 1, "{}", refused.stderr);
+    let read = ReadWatch::new(&sites.path("config/underpass.toml"), WatchFlags::CLOSE_NOWRITE);
+    sites.server.signal("HUP");
+    // No later SIGHUP is one with this.
+    read.wait();
+    sites.reload(&TWO.replace("DIR/a", "DIR/b"));
+    until("the next config counts", || sites.body("a.test", "/same") == "of b\n");
+    let said = sites.end().0;
+    let lines: Vec<_> = said.lines().filter(|line| line.contains("pipe")).collect();
+    assert!(matches!(lines[..], [line] if line.contains("stay in use")), "{said}");
+}

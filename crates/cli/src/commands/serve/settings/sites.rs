@@ -213,8 +213,10 @@ impl OpenSites {
         before: &[CacheOfOrigin],
         opened: &mut Opened,
     ) -> Result<Option<Cache>> {
-        let Some(found) = args.origin.open(args, before, self.max_in_memory, self.user.as_ref())?
-        else {
+        let user = self.user.as_ref();
+        let opened_now =
+            args.origin.open(args, before, self.max_in_memory, user, self.is_running)?;
+        let Some(found) = opened_now else {
             return Ok(None);
         };
         opened.ports.extend(&found.ports);
