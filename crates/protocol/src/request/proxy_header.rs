@@ -143,5 +143,5 @@ const TCP6: u8 = 0x21;
 pub const MAX_LINE: usize = 107;
 
 /// The maximum length of a binary header after its first 16 bytes: proxies add values to the
-/// addresses, such as the name of the host.
-pub const MAX_BINARY: usize = 536;
+/// addresses, such as the name of the host. The protocol allows 65,535; nginx takes 4096 in all.
+pub const MAX_BINARY: usize = 4096 - FIXED;
