@@ -6,6 +6,7 @@ mod access;
 mod deep_trees;
 mod digests;
 mod faults;
+mod leases;
 #[path = "../rig/mod.rs"]
 mod rig;
 mod sandbox;

@@ -6,6 +6,7 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::thread;
+use std::time::Instant;
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -13,6 +14,7 @@ use underpass_engine::{Version, WriterCheck, Writers};
 use underpass_sys::open_beneath;
 
 use super::error::ArchiveError;
+use crate::files::writer_checks::{LEASE_PAUSE, LEASE_TIME};
 
 /// Opens a member of an archive for reading, below the archived folder, and waits for a moment if a
 /// program may be writing to it.
@@ -29,7 +31,14 @@ pub fn open_member(
     // A pipe or a terminal may have taken its place, which must neither block the open nor become
     // the controlling terminal.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let file = open_beneath(folder, path, flags).map_err(|errno| match errno {
+    let began = Instant::now();
+    let opened = loop {
+        match open_beneath(&folder, path, flags) {
+            Err(Errno::AGAIN) if began.elapsed() < LEASE_TIME => thread::sleep(LEASE_PAUSE),
+            opened => break opened,
+        }
+    };
+    let file = opened.map_err(|errno| match errno {
         errno if is_gone(errno) => ArchiveError::Changed { path: path.to_vec() },
         errno => ArchiveError::io(path, errno),
     })?;

@@ -3,6 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Instant;
 
 use rustix::io::Errno;
 use tokio::time::sleep;
@@ -11,7 +12,7 @@ use crate::auth::Right;
 use crate::files::open_files;
 use crate::files::open_files::{FoundEntry, ServedFile, is_missing};
 use crate::files::root::DiskWait;
-use crate::files::writer_checks::{AGAIN_LATER, WriterChecks};
+use crate::files::writer_checks::{AGAIN_LATER, LEASE_PAUSE, LEASE_TIME, WriterChecks};
 use crate::routing::context::RequestContext;
 use crate::server::sites::site::Site;
 
@@ -134,6 +135,7 @@ fn open_at_once(site: &Site, path: &[u8]) -> Result<FoundEntry, Errno> {
 async fn open_when_stable(ctx: &RequestContext<'_>, path: &[u8]) -> Result<FoundEntry, Errno> {
     let (site, client) = (ctx.site(), ctx.peer.client_net());
     let mut checks = WriterChecks::new(site.settings.integrity);
+    let began = Instant::now();
     loop {
         let (helper, path) = (Arc::clone(site), path.to_vec());
         let task = ctx.worker.helpers.run(client, move || {
@@ -152,6 +154,7 @@ async fn open_when_stable(ctx: &RequestContext<'_>, path: &[u8]) -> Result<Found
         let (found, looked) = task.await.map_err(|_| Errno::IO)?;
         match found {
             Err(AGAIN_LATER) => sleep(looked.pause).await,
+            Err(Errno::AGAIN) if began.elapsed() < LEASE_TIME => sleep(LEASE_PAUSE).await,
             _ => return found,
         }
         checks = looked;

@@ -11,8 +11,9 @@ use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use underpass_testkit::tls::certificate;
 
 use super::{SECURE, Sites, TWO, two_roots, with_keys, write_config};
+use crate::leases::hold_lease;
 use crate::rig::fuse::{Fuse, waits_for_fuse};
-use crate::rig::{Running, folder, has, piped, underpass, until};
+use crate::rig::{Running, folder, has, underpass, until};
 
 /// Waits until the server has opened or read a file.
 struct ReadWatch(OwnedFd);
@@ -151,22 +152,6 @@ fn a_refused_config_without_a_cache_does_not_lose_the_cache() {
     assert!(notes.contains("the previous sites stay in use"), "{notes}");
 }
 
-/// Takes a write lease on a file, and releases it once the kernel asks for that.
-const LEASE: &str = "
-import fcntl, signal, sys
-file = open(sys.argv[1], 'r+')
-signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGIO])
-while True:
-    try:
-        fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
-        break
-    except BlockingIOError:
-        pass # a process that another test starts still has a copy of a descriptor
-print('listening on', sys.argv[1], file=sys.stderr, flush=True)
-signal.sigwait([signal.SIGIO])
-fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_UNLCK)
-";
-
 #[test]
 fn a_reload_waits_until_another_program_has_released_its_lease() {
     if !has("curl") || !has("python3") {
@@ -175,11 +160,7 @@ fn a_reload_waits_until_another_program_has_released_its_lease() {
     let sites = Sites::new(SECURE, with_keys);
     write_config(sites.folder.path(), &SECURE.replace("DIR/b'", "DIR/a'"));
     let names = ["config/underpass.toml", "keys/a.test.pem", "keys/b.test.pem", "keys/b.test.key"];
-    let holders = names.map(|name| {
-        let mut command = piped("python3");
-        command.args(["-c", LEASE]).arg(sites.path(name));
-        Running::listening(command)
-    });
+    let holders = names.map(|name| hold_lease(&sites.path(name)));
     sites.server.signal("HUP");
     let url = format!("https://b.test:{}/same", sites.port());
     until("the new config counts", || sites.curl(&["-k", &url]).text() == "of a\n");
