@@ -57,7 +57,7 @@ pub enum ClientError {
     TimedOut(#[from] TimeoutError),
     /// The URL, or one that it redirects to, cannot be requested.
     #[error(transparent)]
-    Url(#[from] UrlError),
+    Url(#[from] UnusableUrl),
 }
 
 impl ClientError {
@@ -172,7 +172,7 @@ pub enum TimeoutError {
 /// The reason why a URL cannot be requested.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum UrlError {
+pub enum UnusableUrl {
     /// An `https` server redirects to an `http` URL.
     #[error("the server redirects from https to {to}, which is not encrypted")]
     Downgrade {

@@ -56,7 +56,7 @@ pub mod upload;
 
 pub use error::{
     ClientError, ConnectionError, InvalidResponse, KeysError, NetworkAction, ProxyError,
-    TimeoutError, UrlError, is_of_network,
+    TimeoutError, UnusableUrl, is_of_network,
 };
 pub use http::{
     Connection, Credentials, Fields, HttpClient, OpenResponse, Proxies, Request, Response, Sign,

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 use underpass_client::{
-    ClientError, HttpClient, OpenResponse, Request, Url, UrlError, without_credentials,
+    ClientError, HttpClient, OpenResponse, Request, UnusableUrl, Url, without_credentials,
 };
 
 use crate::error::{CacheError, CacheErrorKind};
@@ -88,7 +88,7 @@ pub(super) fn follow(
             break;
         }
         if next.scheme() != "https" && answer.url.scheme() == "https" {
-            return Err(ClientError::from(UrlError::Downgrade { to: host_of(&next) }).into());
+            return Err(ClientError::from(UnusableUrl::Downgrade { to: host_of(&next) }).into());
         }
         let next = without_credentials(&next);
         let mut connection = client.connect(&next).map_err(CacheError::from)?;
@@ -106,7 +106,7 @@ pub(super) fn follow(
         let response = response.map_err(CacheError::from)?;
         answer = OpenResponse { connection, response, url: next, is_trusted: false };
     }
-    Err(ClientError::from(UrlError::TooManyRedirects { max: MAX_REDIRECTS }).into())
+    Err(ClientError::from(UnusableUrl::TooManyRedirects { max: MAX_REDIRECTS }).into())
 }
 
 /// Returns the host of a URL, whose path and query may be secret.

@@ -24,7 +24,7 @@ use super::response::Response;
 use super::route::Route;
 use super::xml::{StoreRefusal, plain};
 use crate::error::{
-    ClientError, ConnectionError, InvalidResponse, NetworkAction, TimeoutError, UrlError,
+    ClientError, ConnectionError, InvalidResponse, NetworkAction, TimeoutError, UnusableUrl,
 };
 
 /// A request with its URL and body, ready to be sent.
@@ -64,7 +64,7 @@ impl<'a> Connection<'a> {
     /// Connects to the server of a URL, or to its proxy.
     pub(super) fn open(client: &HttpClient<'a>, url: &Url) -> Result<Self, ClientError> {
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(UrlError::Scheme { scheme: url.scheme().to_owned() }.into());
+            return Err(UnusableUrl::Scheme { scheme: url.scheme().to_owned() }.into());
         }
         let url = &*located(client, url);
         let (proxy, route) = (client.proxies.of(url), Route::of(client, url));

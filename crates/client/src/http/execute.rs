@@ -8,7 +8,7 @@ use super::client::HttpClient;
 use super::connection::{AddressedRequest, Connection, Request};
 use super::response::Response;
 use crate::backoff::Backoff;
-use crate::error::{ClientError, ConnectionError, InvalidResponse, UrlError};
+use crate::error::{ClientError, ConnectionError, InvalidResponse, UnusableUrl};
 
 /// A response whose body is still to be read, and its origin.
 #[derive(Debug)]
@@ -137,14 +137,14 @@ impl<'a> HttpClient<'a> {
                 return Ok(OpenResponse { connection, response, url, is_trusted });
             };
             if next.scheme() == "http" && url.scheme() == "https" {
-                return Err(UrlError::Downgrade { to: next.to_string() }.into());
+                return Err(UnusableUrl::Downgrade { to: next.to_string() }.into());
             }
             idle = connection.finish(&response);
             // A URL from another origin gets no credentials, even if it leads back.
             is_trusted &= next.origin() == url.origin();
             url = next;
         }
-        Err(UrlError::TooManyRedirects { max: self.max_redirects }.into())
+        Err(UnusableUrl::TooManyRedirects { max: self.max_redirects }.into())
     }
 
     /// Sends a request without a body and reads the head of the response, which may be a redirect.

@@ -3,7 +3,7 @@
 use percent_encoding::percent_decode_str;
 use url::Url;
 
-use crate::error::{ClientError, KeysError, UrlError};
+use crate::error::{ClientError, KeysError, UnusableUrl};
 
 /// Where a URL has the name of the bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,7 +145,7 @@ impl Location {
         region: &str,
         style: Option<AddressingStyle>,
     ) -> Result<Url, ClientError> {
-        let bad = |text: &str| ClientError::from(UrlError::Scheme { scheme: text.to_owned() });
+        let bad = |text: &str| ClientError::from(UnusableUrl::Scheme { scheme: text.to_owned() });
         let is_name = region.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
         if region.is_empty() || !is_name {
             return Err(KeysError::InvalidRegion(region.to_owned()).into());

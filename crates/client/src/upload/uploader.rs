@@ -12,7 +12,7 @@ use super::exchange::{UploadBody, UploadExchange, connect};
 use super::options::{OnEvent, Upload, UploadEvent};
 use super::resume::state::ResumeState;
 use crate::backoff::{Backoff, MIN_PROGRESS};
-use crate::error::{ClientError, InvalidResponse, UrlError};
+use crate::error::{ClientError, InvalidResponse, UnusableUrl};
 use crate::http::{Connection, HttpClient, OpenResponse, Request, Response};
 
 /// One upload.
@@ -210,12 +210,14 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
             && let Some(next) = response.redirect(&url)?
         {
             if next.scheme() == "http" && url.scheme() == "https" {
-                return Err(ClientError::from(UrlError::Downgrade { to: next.to_string() }).into());
+                return Err(
+                    ClientError::from(UnusableUrl::Downgrade { to: next.to_string() }).into()
+                );
             }
             let max = self.client.max_redirects;
             self.redirects += 1;
             if self.redirects > max {
-                return Err(ClientError::from(UrlError::TooManyRedirects { max }).into());
+                return Err(ClientError::from(UnusableUrl::TooManyRedirects { max }).into());
             }
             (self.on_event)(&UploadEvent::Redirected { to: &next });
             self.idle = connection.finish(&response);

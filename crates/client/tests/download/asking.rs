@@ -5,7 +5,7 @@ use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use underpass_client::download::{DownloadError, Downloader, IfExists, TargetError};
-use underpass_client::{ClientError, Credentials, Proxies, Url, UrlError};
+use underpass_client::{ClientError, Credentials, Proxies, UnusableUrl, Url};
 
 use crate::rig::{Client, Server, TAG, give, hang_up, noise, say};
 
@@ -204,7 +204,7 @@ fn addresses_of_other_kinds_are_refused_in_plain_words() {
     let server = redirects("ftp://127.0.0.1:1/".to_owned());
     let failed = client.fails(&server.url("/"), "ftp");
     let is_it =
-        matches!(failed.error, DownloadError::Client(ClientError::Url(UrlError::Scheme { .. })));
+        matches!(failed.error, DownloadError::Client(ClientError::Url(UnusableUrl::Scheme { .. })));
     assert!(is_it, "{failed:?}");
 }
 

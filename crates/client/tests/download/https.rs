@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use underpass_client::download::{DownloadError, DownloadFailed};
 use underpass_client::{
-    ClientError, ConnectionError, Credentials, Proxies, TlsSetup, Url, UrlError,
+    ClientError, ConnectionError, Credentials, Proxies, TlsSetup, UnusableUrl, Url,
 };
 use underpass_transport::tls::{EncryptedBy, HandshakeError, KernelTlsObstacle, Trust};
 
@@ -139,7 +139,7 @@ fn redirects_lead_into_tls_and_never_out_of_it() {
     let failed = client.fails(&https(&front, &format!("/{}", out.replace(':', "%3A"))), "http:");
     let error = &failed.error;
     assert!(
-        matches!(error, DownloadError::Client(ClientError::Url(UrlError::Downgrade { .. }))),
+        matches!(error, DownloadError::Client(ClientError::Url(UnusableUrl::Downgrade { .. }))),
         "{error}"
     );
 }
