@@ -41,12 +41,15 @@ impl Connector {
         let refused = |error: Error| TlsError::Refused(error.to_string());
         let wanted = KernelOffer::new(trust.kernel);
         let provider = suites::provider(Some(&wanted));
-        let named = trust.authorities.as_deref().map_or(Ok(Vec::new()), read_certificates)?;
-        let believed = if trust.insecure {
-            None
-        } else {
-            Some(authorities(trust.authorities.as_deref(), &named, &provider)?)
+        let file = trust.authorities.as_deref();
+        let named = match file {
+            Some(file) => read_certificates(file)?,
+            None if trust.insecure => Vec::new(),
+            // Some systems have a few unreadable certificates; the others are still used.
+            None => rustls_native_certs::load_native_certs().certs,
         };
+        let believed =
+            if trust.insecure { None } else { Some(authorities(file, &named, &provider)?) };
         let verifier =
             Verifier { believed, named, pins: trust.pins.clone(), provider: Arc::clone(&provider) };
         let mut config = ClientConfig::builder_with_provider(provider)
@@ -90,7 +93,7 @@ pub(super) fn server_name(host: &str) -> Result<ServerName<'static>, HandshakeEr
     ServerName::try_from(without_zone.to_owned()).map_err(|_| HandshakeError::Name(host.to_owned()))
 }
 
-/// Creates the verifier for the certificate authorities of a file, otherwise the system's.
+/// Creates the verifier for the certificate authorities of a file, or for the system's.
 fn authorities(
     file: Option<&Path>,
     named: &[CertificateDer<'static>],
@@ -105,9 +108,7 @@ fn authorities(
             })?;
         }
     } else {
-        // Some systems have a few unreadable certificates; the others are still used.
-        let found = rustls_native_certs::load_native_certs();
-        roots.add_parsable_certificates(found.certs);
+        roots.add_parsable_certificates(named.iter().cloned());
     }
     if roots.is_empty() {
         return Err(TlsError::NoAuthorities);
@@ -123,7 +124,7 @@ fn authorities(
 struct Verifier {
     /// `None` if every server is trusted.
     believed: Option<Arc<WebPkiServerVerifier>>,
-    /// The certificates in the given file: one of them may be the server's own.
+    /// The certificates of the given file, or the system's: one of them may be the server's own.
     named: Vec<CertificateDer<'static>>,
     pins: Vec<Pin>,
     provider: Arc<CryptoProvider>,

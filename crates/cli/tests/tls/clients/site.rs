@@ -19,18 +19,25 @@ pub struct Authority {
 impl Authority {
     pub fn new() -> Self {
         let folder = folder();
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        let mut params = CertificateParams::new(["localhost".to_owned()]).unwrap();
         params.distinguished_name.push(DnType::CommonName, "an authority");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().unwrap();
         let made = params.self_signed(&key).unwrap();
         fs::write(folder.path().join("ca.pem"), made.pem()).unwrap();
+        fs::write(folder.path().join("ca.key"), key.serialize_pem()).unwrap();
         Self { folder, issuer: Issuer::new(params, key) }
     }
 
     /// Its own certificate, for `--cacert`.
     pub fn path(&self) -> String {
         self.folder.path().join("ca.pem").to_str().unwrap().to_owned()
+    }
+
+    /// The same as the certificate of a server on `localhost`, and its key: `openssl req -x509` makes
+    /// such certificates.
+    pub fn own(&self) -> (PathBuf, PathBuf) {
+        (self.folder.path().join("ca.pem"), self.folder.path().join("ca.key"))
     }
 
     /// A certificate for this name, and its key.

@@ -102,6 +102,16 @@ fn authorities_come_from_the_system_or_from_a_file() {
     let mut command = at_home(home.path(), &["get", &url]);
     command.env("SSL_CERT_FILE", authority.path());
     Running::start(command).finish().succeeded();
+    // So does a server's own certificate, as update-ca-certificates(8) adds it to the system's.
+    let (alone, port) = (Authority::new(), free_port());
+    let Some(nginx) = Nginx::new(&[(port, &alone.own(), "")]) else { return };
+    std::fs::write(nginx.root().join("file"), "file").unwrap();
+    until_listening(port);
+    let own = format!("https://localhost:{port}/file");
+    let mut command = at_home(home.path(), &["get", "-f", &own]);
+    command.env("SSL_CERT_FILE", alone.path());
+    Running::start(command).finish().succeeded();
+    run(home.path(), &["get", "-f", &own]).failed(1, &["self-signed"]);
     for (path, words) in [("/no/such", "cannot be read"), (&url[..], "cannot be read")] {
         let finished = run(home.path(), &["get", "-f", &url, "--cacert", path]).failed(1, &[words]);
         line(&finished);
