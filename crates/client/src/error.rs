@@ -156,6 +156,14 @@ pub enum ProxyError {
         /// What is wrong with it.
         problem: InvalidResponse,
     },
+    /// It is one of another kind, to which a redirect may lead.
+    #[error(
+        "the proxy for this address is one over {scheme}: only proxies over http are supported"
+    )]
+    Scheme {
+        /// The scheme of its URL.
+        scheme: String,
+    },
 }
 
 /// The time limit that a response has exceeded.

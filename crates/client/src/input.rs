@@ -65,7 +65,8 @@ pub fn origin(text: &str) -> Result<Url, UrlError> {
     if text.contains("://") { url_or_object(text) } else { Err(UrlError::NoScheme) }
 }
 
-fn parsed(text: &str) -> Result<Url, UrlError> {
+/// Parses a URL of any scheme; `http` may be left out.
+pub(crate) fn parsed(text: &str) -> Result<Url, UrlError> {
     let is_short = |begin: &str| text.starts_with(begin) && !text[begin.len()..].starts_with('/');
     if ["http:/", "https:/"].into_iter().any(is_short)
         || ["http//", "https//"].iter().any(|begin| text.starts_with(begin))

@@ -62,7 +62,7 @@ impl HttpOptions {
             (None, None) => environment::netrc(None, url).map_err(|error| wrong(&error))?,
         };
         let proxies = match self.proxy.as_deref() {
-            None => environment::proxies().map_err(|error| wrong(&error))?,
+            None => environment::proxies(url).map_err(|error| wrong(&error))?,
             Some("") => Proxies::default(),
             Some(text) => {
                 let proxy = input::proxy(text).map_err(|reason| invalid("proxy", reason))?;

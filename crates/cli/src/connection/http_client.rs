@@ -90,7 +90,7 @@ impl HttpClientArgs {
         Ok(HttpClient {
             headers: self.headers.clone(),
             credentials: self.credentials(url, cancel)?,
-            proxies: self.proxies()?,
+            proxies: self.proxies(url)?,
             tls: tls.clone(),
             connect_timeout: self.connect_timeout,
             timeout: self.timeout,
@@ -135,10 +135,10 @@ impl HttpClientArgs {
         Ok(interruptible(cancel, read).with_path("reading", path)??)
     }
 
-    /// Returns the proxies that the arguments or the environment name.
-    fn proxies(&self) -> Result<Proxies> {
+    /// Returns the proxies that the arguments or the environment name; that for `url` can be used.
+    fn proxies(&self, url: &Url) -> Result<Proxies> {
         if !self.no_proxy && self.proxy.is_none() {
-            return Ok(environment::proxies()?);
+            return Ok(environment::proxies(url)?);
         }
         let (http, https) = (self.proxy.clone(), self.proxy.clone());
         Ok(Proxies { http, https, ..Proxies::default() })

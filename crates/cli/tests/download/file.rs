@@ -24,7 +24,7 @@ fn serve(root: &Path, args: &[&str]) -> Running {
 }
 
 /// `get` in a folder, with nothing from the environment.
-fn get_in(folder: &Path, args: &[&str]) -> Command {
+pub(crate) fn get_in(folder: &Path, args: &[&str]) -> Command {
     let mut command = underpass();
     for name in ["http_proxy", "all_proxy", "ALL_PROXY", "NETRC", "HOME", "UNDERPASS_BEARER"] {
         command.env_remove(name);
@@ -33,7 +33,7 @@ fn get_in(folder: &Path, args: &[&str]) -> Command {
     command
 }
 
-fn get(folder: &Path, args: &[&str]) -> Finished {
+pub(crate) fn get(folder: &Path, args: &[&str]) -> Finished {
     Running::start(get_in(folder, args)).finish()
 }
 
@@ -68,7 +68,7 @@ impl Stage {
 }
 
 /// A server that sends the same response to each request.
-fn recorder() -> Server {
+pub(crate) fn recorder() -> Server {
     Server::start(|_, stream| {
         stream.write_all(b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok")?;
         close()
@@ -411,60 +411,6 @@ fn credentials_come_from_options_netrc_and_the_environment() {
     }
     let missing = ["127.0.0.1:1/x", "--netrc-file", "none"];
     get(here.path(), &missing).failed(1, &["none", "No such file"]);
-}
-
-#[test]
-fn proxies_are_taken_from_the_usual_variables() {
-    let here = folder();
-    let cases: [(&str, &[&str], bool); 7] = [
-        ("http_proxy", &[], true),
-        ("all_proxy", &[], true),
-        ("ALL_PROXY", &[], true),
-        // In a CGI program this is a field of a client's request.
-        ("HTTP_PROXY", &[], false),
-        ("http_proxy", &["--no-proxy"], false),
-        ("none", &["--proxy"], true),
-        ("no_proxy", &[], false),
-    ];
-    for (variable, args, is_used) in cases {
-        let (server, proxy) = (recorder(), recorder());
-        let url = format!("http://{}/x", server.address);
-        let mut command = get_in(here.path(), &[&url, "-f"]);
-        command.args(args).env_remove("no_proxy").env_remove("NO_PROXY");
-        let through = proxy.address.to_string();
-        if args == ["--proxy"] {
-            command.arg(&through);
-        } else if variable == "no_proxy" {
-            command.env("http_proxy", &through).env("no_proxy", "example.org,127.0.0.1");
-        } else {
-            command.env(variable, &through);
-        }
-        Running::start(command).finish().succeeded();
-        let used = if is_used { proxy } else { server };
-        let request = &used.requests()[0];
-        let target = if is_used { &url } else { "/x" };
-        assert_eq!((&*request.method, &*request.path), ("GET", target), "{variable} {args:?}");
-    }
-}
-
-#[test]
-fn a_proxy_that_does_not_answer_is_named_as_one() {
-    let here = folder();
-    let proxy = format!("127.0.0.1:{}", free_port());
-    for url in ["http://127.0.0.1:1/x", "https://127.0.0.1:1/x"] {
-        get(here.path(), &[url, "--proxy", &proxy, "--retries", "0"])
-            .failed(1, &[&format!("connecting to the proxy {proxy}: Connection refused")]);
-    }
-    let closing = Server::start(|_, _| close());
-    let proxy = closing.address.to_string();
-    for url in ["http://127.0.0.1:1/x", "https://127.0.0.1:1/x"] {
-        get(here.path(), &[url, "--proxy", &proxy, "--retries", "0"]).failed(
-            1,
-            &[&format!("the proxy {proxy}"), "closed the connection without a response"],
-        );
-    }
-    get(here.path(), &[&closing.url("/x"), "--no-proxy", "--retries", "0"])
-        .failed(1, &["the server closed the connection without a response"]);
 }
 
 #[test]

@@ -5,6 +5,7 @@
 mod faults;
 mod file;
 mod mirror;
+mod proxies;
 #[path = "../rig/mod.rs"]
 mod rig;
 mod tree;

@@ -128,14 +128,29 @@ impl fmt::Debug for Netrc {
 ///
 /// # Errors
 ///
-/// [`EnvironmentError::Proxy`] if one of them is not an address of a proxy.
-pub fn proxies() -> Result<Proxies, EnvironmentError> {
+/// [`EnvironmentError::Proxy`] if one of them is not a URL, or if that for `url` is not one over
+/// `http`.
+pub fn proxies(url: &Url) -> Result<Proxies, EnvironmentError> {
     // Not HTTP_PROXY: a CGI program gets the client's `Proxy` field in it.
     let http = proxy_of(&["http_proxy", "all_proxy", "ALL_PROXY"])?;
     let https = proxy_of(&["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"])?;
     let except = ["no_proxy", "NO_PROXY"].into_iter().find_map(variable).unwrap_or_default();
     let except = except.split([',', ' ']).filter(|name| !name.is_empty());
-    Ok(Proxies { http, https, except: except.map(str::to_owned).collect() })
+    let name = if url.scheme() == "https" { https.as_ref() } else { http.as_ref() };
+    let name = name.map(|(name, _)| *name);
+    let proxies = Proxies {
+        http: http.map(|(_, proxy)| proxy),
+        https: https.map(|(_, proxy)| proxy),
+        except: except.map(str::to_owned).collect(),
+    };
+    // A proxy for other servers may be one that only other programs support.
+    match (name, proxies.of(url)) {
+        (Some(name), Some(proxy)) if proxy.scheme() != "http" => {
+            let value = input::redacted(&variable(name).unwrap_or_default());
+            Err(EnvironmentError::Proxy { name, value, reason: UrlError::Proxy })
+        }
+        _ => Ok(proxies),
+    }
 }
 
 /// Returns the value of a variable, unless it is empty.
@@ -144,13 +159,13 @@ pub fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// Returns the proxy that the first of these variables names.
-fn proxy_of(names: &[&'static str]) -> Result<Option<Url>, EnvironmentError> {
+/// Returns the first of these variables that names a proxy, and its URL.
+fn proxy_of(names: &[&'static str]) -> Result<Option<(&'static str, Url)>, EnvironmentError> {
     let Some((name, value)) = names.iter().find_map(|name| Some((*name, variable(name)?))) else {
         return Ok(None);
     };
-    match input::proxy(&value) {
-        Ok(url) => Ok(Some(url)),
+    match input::parsed(&value) {
+        Ok(url) => Ok(Some((name, url))),
         Err(reason) => {
             Err(EnvironmentError::Proxy { name, value: input::redacted(&value), reason })
         }

@@ -7,7 +7,7 @@ use url::Url;
 /// The proxies that requests go through, as the common environment variables define them.
 #[derive(Clone, Debug, Default)]
 pub struct Proxies {
-    /// The proxy for `http` URLs.
+    /// The proxy for `http` URLs. A request for which a proxy is not reached over `http` fails.
     pub http: Option<Url>,
     /// The proxy for `https` URLs. It tunnels the connection (`CONNECT`) and cannot read it.
     pub https: Option<Url>,
@@ -18,7 +18,7 @@ pub struct Proxies {
 
 impl Proxies {
     /// Returns the proxy for a URL, if there is one.
-    pub(super) fn of(&self, url: &Url) -> Option<&Url> {
+    pub(crate) fn of(&self, url: &Url) -> Option<&Url> {
         let proxy = if url.scheme() == "https" { &self.https } else { &self.http }.as_ref()?;
         (!self.except.iter().any(|name| is_meant(name.trim(), url))).then_some(proxy)
     }
@@ -27,7 +27,7 @@ impl Proxies {
 /// Returns whether an exception matches the server of a URL.
 fn is_meant(name: &str, url: &Url) -> bool {
     let Some(host) = url.host_str() else { return false };
-    let host = host.trim_matches(['[', ']']);
+    let host = host.trim_matches(['[', ']']).trim_end_matches('.');
     if name == "*" {
         return true;
     }
@@ -42,7 +42,11 @@ fn is_meant(name: &str, url: &Url) -> bool {
     if port.is_some() && port != url.port_or_known_default() {
         return false;
     }
-    let name = name.trim_matches(['[', ']']).trim_start_matches("*.").trim_start_matches('.');
+    let name = name.trim_matches(['[', ']']).trim_end_matches('.');
+    if let (Ok(name), Ok(host)) = (name.parse::<IpAddr>(), host.parse::<IpAddr>()) {
+        return name == host;
+    }
+    let name = name.trim_start_matches("*.").trim_start_matches('.');
     let (name, host) = (name.to_ascii_lowercase(), host.to_ascii_lowercase());
     let is_below = host.strip_suffix(&name).is_some_and(|rest| rest.ends_with('.'));
     !name.is_empty() && (host == name || (is_below && !is_address(&host)))
@@ -101,7 +105,11 @@ mod tests {
             ("example.org:8080", "http://example.org/", false),
             ("10.0.0.1", "http://10.0.0.1/", true),
             ("0.0.1", "http://10.0.0.1/", false),
+            ("example.org.", "http://example.org/", true),
+            ("example.org", "http://a.example.org./", true),
             ("::1", "http://[::1]:80/", true),
+            ("0:0:0:0:0:0:0:1", "http://[::1]/", true),
+            ("[FD00::0]:80", "http://[fd00::]/", true),
             ("10.0.0.0/8", "http://10.1.2.3:8080/", true),
             ("10.0.0.0/8", "http://11.0.0.0/", false),
             ("10.1.2.3/31", "http://10.1.2.2/", true),

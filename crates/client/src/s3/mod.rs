@@ -78,7 +78,7 @@ impl Store {
     /// # Errors
     ///
     /// [`ClientError::Keys`] if there should be keys but they cannot be read, and
-    /// [`UnusableUrl::Scheme`](crate::UnusableUrl::Scheme) if the URL of the store is neither `http` nor `https`.
+    /// [`UnusableUrl`](crate::UnusableUrl) if the URL of the store is neither `http` nor `https`.
     pub fn open(
         location: &Location,
         options: &StoreOptions,
