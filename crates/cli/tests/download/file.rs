@@ -389,7 +389,8 @@ fn a_file_that_is_here_is_compared_with_the_digest_of_the_server() {
 fn credentials_come_from_options_netrc_and_the_environment() {
     let here = folder();
     let netrc = here.path().join("netrc");
-    fs::write(&netrc, "machine 127.0.0.1 login net password rc\n").unwrap();
+    let text = b"# caf\xe9\nmachine 127.0.0.1 login net password rc\n";
+    fs::write(&netrc, text).unwrap();
     let netrc = netrc.to_str().unwrap();
     let cases: [(&[&str], _, Option<&str>); 7] = [
         (&[], vec![], None),

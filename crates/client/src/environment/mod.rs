@@ -94,15 +94,16 @@ impl Netrc {
     pub fn read(file: Option<&Path>) -> Result<Self, EnvironmentError> {
         let named = file.map(Path::to_owned).or_else(|| variable("NETRC").map(PathBuf::from));
         let text = match named {
-            Some(path) => fs::read_to_string(&path)
-                .map_err(|source| EnvironmentError::Netrc { path, source })?,
+            Some(path) => {
+                fs::read(&path).map_err(|source| EnvironmentError::Netrc { path, source })?
+            }
             None => {
                 let home = variable("HOME").map(PathBuf::from);
-                let text = home.and_then(|home| fs::read(home.join(".netrc")).ok());
-                // A comment in another encoding is no reason to go without a password.
-                String::from_utf8_lossy(&text.unwrap_or_default()).into_owned()
+                home.and_then(|home| fs::read(home.join(".netrc")).ok()).unwrap_or_default()
             }
         };
+        // A comment in another encoding is no reason to go without a password.
+        let text = String::from_utf8_lossy(&text).into_owned();
         Ok(Self { text })
     }
 

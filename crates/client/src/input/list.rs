@@ -64,7 +64,7 @@ pub enum LineError {
 #[non_exhaustive]
 pub enum OptionError {
     /// It is not a digest.
-    #[error(transparent)]
+    #[error("checksum= takes sha-256=HEX or sha-512=HEX")]
     Digest(#[from] UnknownDigest),
     /// There is no URL before it.
     #[error("an option comes before the first URL")]

@@ -299,6 +299,9 @@ fn suspicious_download_lists_are_reported() {
     let said = list(b"# none\n").succeeded().stderr;
     assert_eq!(said, "underpass: list has no URLs: nothing was fetched\n");
     list(&[b"# \n", url.as_bytes(), b"\xff"].concat()).failed(2, &["list:2", "UTF-8"]);
+    // A list has another form of digests than an option.
+    let digest = format!("{url}\n checksum=md5=00\n");
+    list(digest.as_bytes()).failed(2, &["list:2", "sha-256=HEX"]);
     list(format!("\u{feff}{url}\r\n").as_bytes()).succeeded();
     assert_eq!(names(here.path()), ["a", "list"]);
     // Digests that are not all read could lack those of a file.
