@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use underpass_engine::Error;
 use underpass_transport::incoming::ReceiveError;
 use underpass_transport::tls::CERTIFICATE_REQUIRED;
+use url::Url;
 
 pub use connection::{ConnectionError, NetworkAction, is_of_network};
 pub use keys::KeysError;
@@ -199,6 +200,16 @@ pub enum UnusableUrl {
         /// The maximum number of redirects.
         max: u32,
     },
+}
+
+impl UnusableUrl {
+    /// Refuses a redirect that leaves encryption.
+    pub(crate) fn check_redirect(from: &Url, to: &Url) -> Result<(), Self> {
+        if from.scheme() == "https" && to.scheme() == "http" {
+            return Err(Self::Downgrade { to: to.to_string() });
+        }
+        Ok(())
+    }
 }
 
 /// Describes the refusal of a server, or of an object store if there is a `code`.

@@ -13,7 +13,7 @@ use underpass_engine::wait::{Limits, WaitError, poll};
 use underpass_transport::interruptible;
 use url::Url;
 
-use crate::error::{ClientError, ConnectionError, NetworkAction};
+use crate::error::{ClientError, ConnectionError, NetworkAction, ProxyError};
 
 /// Connects to the server of a URL, or to its proxy, at the first of the addresses that answers.
 pub(super) fn connect(
@@ -21,6 +21,9 @@ pub(super) fn connect(
     proxy: Option<&Url>,
     limits: Limits<'_>,
 ) -> Result<TcpStream, ClientError> {
+    if let Some(proxy) = proxy.filter(|proxy| proxy.scheme() != "http") {
+        return Err(ProxyError::Scheme { scheme: proxy.scheme().to_owned() }.into());
+    }
     let address = hop(url, proxy);
     let url = proxy.unwrap_or(url);
     let fail = |action| {

@@ -24,8 +24,7 @@ use super::response::Response;
 use super::route::Route;
 use super::xml::{StoreRefusal, plain};
 use crate::error::{
-    ClientError, ConnectionError, InvalidResponse, NetworkAction, ProxyError, TimeoutError,
-    UnusableUrl,
+    ClientError, ConnectionError, InvalidResponse, NetworkAction, TimeoutError, UnusableUrl,
 };
 
 /// A request with its URL and body, ready to be sent.
@@ -69,9 +68,6 @@ impl<'a> Connection<'a> {
         }
         let url = &*located(client, url);
         let (proxy, route) = (client.proxies.of(url), Route::of(client, url));
-        if let Some(proxy) = proxy.filter(|proxy| proxy.scheme() != "http") {
-            return Err(ProxyError::Scheme { scheme: proxy.scheme().to_owned() }.into());
-        }
         let limits = Limits::since(Instant::now(), Some(client.connect_timeout), client.cancel)
             .no_later_than(client.deadline);
         let stream = connect(url, proxy, limits)?;

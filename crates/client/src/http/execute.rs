@@ -136,9 +136,7 @@ impl<'a> HttpClient<'a> {
                 self.check_coding(request, &response, &url)?;
                 return Ok(OpenResponse { connection, response, url, is_trusted });
             };
-            if next.scheme() == "http" && url.scheme() == "https" {
-                return Err(UnusableUrl::Downgrade { to: next.to_string() }.into());
-            }
+            UnusableUrl::check_redirect(&url, &next)?;
             idle = connection.finish(&response);
             // A URL from another origin gets no credentials, even if it leads back.
             is_trusted &= next.origin() == url.origin();

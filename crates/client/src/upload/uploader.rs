@@ -209,11 +209,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         if response.status != 303
             && let Some(next) = response.redirect(&url)?
         {
-            if next.scheme() == "http" && url.scheme() == "https" {
-                return Err(
-                    ClientError::from(UnusableUrl::Downgrade { to: next.to_string() }).into()
-                );
-            }
+            UnusableUrl::check_redirect(&url, &next).map_err(ClientError::from)?;
             let max = self.client.max_redirects;
             self.redirects += 1;
             if self.redirects > max {
