@@ -38,7 +38,7 @@ pub(super) enum UrlUsage {
     Bucket(String),
     #[error("{0} names no bucket: write s3://BUCKET/KEY")]
     BucketMissing(String),
-    #[error("{0} does not end in a file name: use -o FILE")]
+    #[error("{0} does not end in a possible file name: use -o FILE")]
     Nameless(String),
     #[error("{url} cannot be a folder here: {refusal}")]
     NotAFolder { url: String, refusal: EntryRefusal },
