@@ -140,7 +140,12 @@ impl OriginArgs {
             return Ok(());
         }
         let place = format!("--origin-cacert {}", file.display());
-        Err(Failure::value(place, "this is not a regular file, and would be waited for"))
+        let reason = if is_running {
+            "not a regular file: others are read only at the start"
+        } else {
+            "a named pipe, whose writer would be waited for"
+        };
+        Err(Failure::value(place, reason))
     }
 
     /// Reports a quota that is larger than the file system of the cache.

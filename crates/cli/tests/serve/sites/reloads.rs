@@ -198,7 +198,7 @@ fn a_pipe_is_no_authority_for_which_the_server_waits() {
     let mut command = of_start("/dev/stdin");
     command.stdin(reader);
     Running::listening(command).end();
-    let refused = Running::start(of_start("DIR/pipe")).finish().failed(2, &["pipe", "regular"]);
+    let refused = Running::start(of_start("DIR/pipe")).finish().failed(2, &["a named pipe"]);
     assert_eq!(refused.stderr.lines().count(), 1, "{}", refused.stderr);
     let read = ReadWatch::new(&sites.path("config/underpass.toml"), WatchFlags::CLOSE_NOWRITE);
     sites.server.signal("HUP");
