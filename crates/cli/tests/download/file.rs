@@ -26,7 +26,8 @@ fn serve(root: &Path, args: &[&str]) -> Running {
 /// `get` in a folder, with nothing from the environment.
 pub(crate) fn get_in(folder: &Path, args: &[&str]) -> Command {
     let mut command = underpass();
-    for name in ["http_proxy", "all_proxy", "ALL_PROXY", "NETRC", "HOME", "UNDERPASS_BEARER"] {
+    let proxies = ["http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
+    for name in proxies.into_iter().chain(["NETRC", "HOME", "UNDERPASS_BEARER"]) {
         command.env_remove(name);
     }
     command.current_dir(folder).arg("get").args(args);
@@ -429,7 +430,7 @@ fn wrong_words_are_reported_in_one_line() {
         (vec!["http://[fe80::1%25eth0]/a"], "an address with a zone"),
         (vec!["a", "--user", "me"], "colon"),
         (vec!["a", "--proxy", "socks5://b"], "over http"),
-        (vec!["a/..%2Fb"], "does not end in a file name"),
+        (vec!["a/..%2Fb"], "does not end in a possible file name"),
         (vec!["a", "-o", "-", "--json"], "--json"),
     ] {
         get(here.path(), &args).failed(2, &[words]);

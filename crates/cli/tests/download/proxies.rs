@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use underpass_testkit::http::{Server, close};
+use underpass_testkit::http::{Server, close, respond};
 
 use crate::file::{get, get_in, recorder};
 use crate::rig::{Running, folder, free_port};
@@ -72,6 +72,19 @@ fn a_proxy_of_another_kind_matters_only_where_it_is_used() {
     let mut command = get_in(here.path(), &[&url, "-f"]);
     command.env("https_proxy", socks);
     Running::start(command).finish().failed(1, &["one over socks5"]);
+    // Only one of these files is behind it.
+    let files = Server::start(|request, stream| {
+        let (head, body) = match request.path.as_str() {
+            "/" => ("200 OK\nContent-Type: text/html", "<a href='a'>a</a><a href='b'>b</a>"),
+            "/a" => ("302 Found\nLocation: https://h/", ""),
+            _ => ("200 OK", "ok"),
+        };
+        respond(request, stream, &format!("HTTP/1.1 {head}"), body.as_bytes())
+    });
+    let mut command = get_in(here.path(), &["-r", &files.url("/"), "-d", "files"]);
+    command.env("https_proxy", socks);
+    Running::start(command).finish().failed(1, &["files lacks one file"]);
+    assert_eq!(std::fs::read(here.path().join("files/b")).unwrap(), b"ok");
 }
 
 #[test]

@@ -43,4 +43,7 @@ fn a_failure_names_what_was_to_be_sent() {
         assert_eq!((&receipt["file"], &receipt["url"]), (&path.into(), &url.into()), "{options:?}");
         assert!(receipt["error"].is_string(), "{receipt}");
     }
+    let mut command = underpass();
+    command.args(["put", "--create-parents", "-", &server.url("/new/file")]);
+    Running::start(command).finish().failed(1, &["standard input", "/new/"]);
 }

@@ -97,18 +97,24 @@ impl<'a> Downloader<'a> {
         Self { rate_limit, ..self }
     }
 
-    /// Requests a name for the file at `url` by `HEAD`; `None` if the server suggests no usable one
-    /// or does not answer. Temporary failures are retried a few times and reported to `on_event`.
-    #[must_use]
+    /// Requests a name for the file at `url` by `HEAD`; `None` if the server suggests no usable one.
+    /// Temporary failures are retried a few times and reported to `on_event`.
+    ///
+    /// # Errors
+    ///
+    /// [`DownloadError::Client`] if the server does not answer, or with an error.
     pub fn suggested_name(
         &self,
         url: &Url,
         on_event: &(dyn Fn(&DownloadEvent<'_>) + Sync),
-    ) -> Option<OsString> {
+    ) -> Result<Option<OsString>, DownloadError> {
         let retries = self.options.retries.min(MAX_NAME_RETRIES);
-        let answer = request_head(&self.client, url, &[], retries, on_event).ok()?;
-        let fields = answer.response.is_success().then_some(&answer.response.fields)?;
-        name::usable(file_name(fields.get("content-disposition")?)?)
+        let answer = request_head(&self.client, url, &[], retries, on_event)?;
+        if !answer.response.is_success() {
+            return Err(answer.connection.refusal(&answer.response).into());
+        }
+        let disposition = answer.response.fields.get("content-disposition");
+        Ok(disposition.and_then(file_name).and_then(name::usable))
     }
 
     /// Fetches the file at `url`. `gauge` shows the progress, and `on_event` receives events.

@@ -31,6 +31,7 @@ impl Route {
     pub(super) fn is_read_on_the_way(&self) -> bool {
         self.is_proxied && self.secured.is_none()
     }
+
     /// Returns who answers the requests, for messages.
     pub(super) fn peer(&self) -> &str {
         if self.is_read_on_the_way() { &self.hop } else { "the server" }

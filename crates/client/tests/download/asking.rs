@@ -108,12 +108,12 @@ fn a_name_is_requested_again_if_the_server_is_busy() {
     let client = Client::new();
     let downloader = Downloader::new(client.agent(None), client.options.clone());
     let name = downloader.suggested_name(&server.url("/dl"), &|_| {});
-    assert_eq!(name, Some("a.pdf".into()));
+    assert_eq!(name.unwrap(), Some("a.pdf".into()));
     // An error response suggests no name.
     let missing = Server::start(|_, stream| {
         say(stream, "HTTP/1.1 404 x\nContent-Disposition: attachment; filename=\"a\"\n\n")
     });
-    assert_eq!(downloader.suggested_name(&missing.url("/"), &|_| {}), None);
+    downloader.suggested_name(&missing.url("/"), &|_| {}).unwrap_err();
 }
 
 #[test]

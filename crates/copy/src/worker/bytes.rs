@@ -244,7 +244,7 @@ impl CopyWorker<'_> {
         CopyError::Transfer { from, to, source: error }
     }
 
-    /// Returns the failure of a part of a file: what is before `at` is copied.
+    /// Returns the failure of work on a file that is done up to `at`.
     pub(crate) fn failed_at(
         &self,
         original: &Original<'_>,

@@ -14,7 +14,7 @@ impl NewFolders {
     ///
     /// # Errors
     ///
-    /// As mkdir(2).
+    /// As mkdir(2): also `EEXIST` for a symbolic link that leads nowhere.
     ///
     /// # On failure
     ///

@@ -3,14 +3,14 @@
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use indicatif::BinaryBytes;
 use underpass_client::download::{
-    DownloadEvent, DownloadFailed, DownloadOptions, DownloadOutcome, Downloader, Gauge, NameError,
-    PartialInfo, RateLimit, TakenNames, name_of,
+    DownloadError, DownloadEvent, DownloadFailed, DownloadOptions, DownloadOutcome, Downloader,
+    Gauge, NameError, PartialInfo, RateLimit, TakenNames, name_of,
 };
 use underpass_client::input::list::ListedFile;
 use underpass_client::{HttpClient, TlsSetup, Url};
@@ -46,8 +46,12 @@ pub(super) struct GetRun<'f> {
 impl GetRun<'_> {
     /// Gives each URL that ends in no file name the one that its server suggests.
     ///
-    /// A URL without any is wrong usage, which is reported before the first file is fetched.
+    /// A URL without any is wrong usage, which is reported before the first file is fetched. One
+    /// whose server does not answer fails alone.
     pub(super) fn name_all(&self, items: &mut [ListedFile]) -> Result<()> {
+        if items.len() == 1 {
+            return Ok(());
+        }
         let has_name = |item: &ListedFile| item.out.is_some() || name_of(&item.url).is_some();
         let is_named = self.args.output.is_some();
         for item in items.iter_mut().filter(|item| !is_named && !has_name(item)) {
@@ -57,10 +61,7 @@ impl GetRun<'_> {
             else {
                 continue;
             };
-            let suggested = self.suggested_name(remote.client, &remote.url);
-            if self.cancel.load(Ordering::Relaxed) {
-                break;
-            }
+            let Ok(suggested) = self.suggested_name(remote.client, &remote.url) else { continue };
             let name = suggested.ok_or_else(|| UrlUsage::Nameless(shown(&item.url)))?;
             item.out = Some(name.into());
         }
@@ -68,7 +69,11 @@ impl GetRun<'_> {
     }
 
     /// Asks a server for the name of a file.
-    fn suggested_name(&self, client: HttpClient<'_>, url: &Url) -> Option<OsString> {
+    fn suggested_name(
+        &self,
+        client: HttpClient<'_>,
+        url: &Url,
+    ) -> std::result::Result<Option<OsString>, DownloadError> {
         let on_event = |event: &DownloadEvent<'_>| print::event(self.args.show, event);
         Downloader::new(client, self.options()).suggested_name(url, &on_event)
     }
@@ -99,7 +104,7 @@ impl GetRun<'_> {
         let Self { args, cancel, .. } = *self;
         let remote = args.store.remote(&args.http, &item.url, self.tls, cancel)?;
         let mut options = self.options();
-        let suggested = || self.suggested_name(remote.client.clone(), &remote.url);
+        let suggested = || self.suggested_name(remote.client.clone(), &remote.url).ok().flatten();
         let destination = GetDestination::of(args, item, suggested, &self.folders, cancel)?;
         if !self.take_name(item, &destination)? {
             return Ok(None);

@@ -33,7 +33,7 @@ impl<'s> PutRun<'s> {
         if let Some(receipt) = self.has(&input, url)? {
             return Ok(receipt);
         }
-        self.create_parents(local.path(), url)?;
+        self.create_parents(input.path(), url)?;
         let source = input.source().map_err(Failure::from)?;
         let kind = EndKind::from(source.kind());
         let request_url = self.request_url(url)?;

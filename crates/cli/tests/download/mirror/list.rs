@@ -9,7 +9,7 @@ use underpass_testkit::mounts::{FileSystem, Mounted};
 
 use crate::mirror::origin::{Origin, Page};
 use crate::mirror::peers::Peer;
-use crate::rig::{Finished, Running, folder, has, names, noise, underpass, until};
+use crate::rig::{Finished, Running, folder, free_port, has, names, noise, underpass, until};
 
 fn get_in(here: &Path, args: &[&str]) -> Command {
     let mut command = underpass();
@@ -320,9 +320,15 @@ fn a_url_without_a_name_is_reported_before_anything_is_fetched() {
     let [file, nameless, suggested] = ["/a", "/b%2Fc", "/d%2Fe"].map(|path| origin.url(path));
     for options in [&["--parallel", "1"][..], &["--parallel", "2"], &["-d", "new"]] {
         let args = [&[&*file, &suggested, &nameless], options].concat();
-        get(here.path(), &args).failed(2, &[&nameless, "does not end in a file name"]);
+        get(here.path(), &args).failed(2, &[&nameless, "does not end in a possible file name"]);
         assert_eq!(names(here.path()), [""; 0], "{options:?}");
     }
+    // A server that does not answer concerns its own URL only.
+    let dead = format!("http://127.0.0.1:{}/g%2Fh", free_port());
+    get(here.path(), &[&file, &dead, "--retries", "0"]).failed(2, &[&dead, "possible file name"]);
+    assert_eq!(names(here.path()), ["a"]);
+    fs::remove_file(here.path().join("a")).unwrap();
+    assert_eq!(origin.take_exchanges().last().unwrap().request.method, "GET");
     let folders = [origin.url("/x/"), origin.url("/y%2Fz/")];
     get(here.path(), &["-r", &folders[0], &folders[1]]).failed(2, &["cannot be a folder"]);
     assert!(origin.take_exchanges().iter().all(|it| it.request.method == "HEAD"));

@@ -54,13 +54,17 @@ impl<'c, 'j, 'a> Crawl<'c, 'j, 'a> {
         });
         let failed = |error| TreeError::io("creating", tree.path, error);
         let mut created = NewFolders::default();
-        created.create(tree.path).map_err(failed).inspect_err(|_| created.remove_empty())?;
-        let root = open_root(tree.path)?;
         let if_exists =
             if tree.options.replaces { ExistingEntry::Replaced } else { ExistingEntry::Stays };
+        let opened = created
+            .create(tree.path)
+            .map_err(failed)
+            .and_then(|()| open_root(tree.path))
+            .and_then(|root| DestFolder::with_log(root, if_exists, tree.path));
+        let dest = opened.inspect_err(|_| created.remove_empty())?;
         Ok(Self {
             tree,
-            dest: DestFolder::with_log(root, if_exists, tree.path)?,
+            dest,
             created,
             queue,
             seen: Mutex::default(),

@@ -9,7 +9,7 @@ use url::Url;
 use super::queue::{CrawlQueue, CrawlTask};
 use super::state::Crawl;
 use crate::download::{DownloadError, Missing, TargetError};
-use crate::error::{ClientError, ConnectionError, InvalidResponse};
+use crate::error::{ClientError, ConnectionError, InvalidResponse, ProxyError};
 use crate::http::{Connection, OpenResponse, Request, Response};
 use crate::tree::error::{Result, TreeError, TreeOutcome, explain, is_about_name};
 use crate::tree::options::TreeEvent;
@@ -149,9 +149,10 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
     fn is_of_one(&self, error: &ClientError) -> bool {
         match error {
             ClientError::InvalidResponse(InvalidResponse::Body(ReceiveError::Engine(_))) => false,
-            ClientError::Status { .. } | ClientError::InvalidResponse(_) | ClientError::Url(_) => {
-                true
-            }
+            ClientError::Status { .. }
+            | ClientError::InvalidResponse(_)
+            | ClientError::Proxy(ProxyError::Scheme { .. })
+            | ClientError::Url(_) => true,
             ClientError::Connection(
                 ConnectionError::Closed { .. } | ConnectionError::Network { .. },
             )
