@@ -3,6 +3,7 @@
 #![allow(dead_code, unreachable_pub, unused_imports)] // each test program uses a part of it
 
 pub mod fuse;
+pub mod lease;
 pub mod nginx;
 pub mod site;
 

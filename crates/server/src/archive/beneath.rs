@@ -6,7 +6,6 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::thread;
-use std::time::Instant;
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -14,7 +13,7 @@ use underpass_engine::{Version, WriterCheck, Writers};
 use underpass_sys::open_beneath;
 
 use super::error::ArchiveError;
-use crate::files::writer_checks::{LEASE_PAUSE, LEASE_TIME};
+use crate::files::root::open_unleased;
 
 /// Opens a member of an archive for reading, below the archived folder, and waits for a moment if a
 /// program may be writing to it.
@@ -31,13 +30,7 @@ pub fn open_member(
     // A pipe or a terminal may have taken its place, which must neither block the open nor become
     // the controlling terminal.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let began = Instant::now();
-    let opened = loop {
-        match open_beneath(&folder, path, flags) {
-            Err(Errno::AGAIN) if began.elapsed() < LEASE_TIME => thread::sleep(LEASE_PAUSE),
-            opened => break opened,
-        }
-    };
+    let opened = open_unleased(|| open_beneath(&folder, path, flags));
     let file = opened.map_err(|errno| match errno {
         errno if is_gone(errno) => ArchiveError::Changed { path: path.to_vec() },
         errno => ArchiveError::io(path, errno),

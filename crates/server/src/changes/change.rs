@@ -23,7 +23,7 @@ use crate::changes::hidden_name::hidden_name;
 use crate::changes::refusal::{ChangeRefusal, Result};
 use crate::changes::removal::{self, CopiedEntries};
 use crate::changes::tree::{self, TreeCopy};
-use crate::files::root::{DiskWait, is_incomplete, is_local, last_name, split};
+use crate::files::root::{is_incomplete, is_local, last_name, split};
 use crate::server::sites::names_lock::NamesGuard;
 use crate::server::sites::site::Site;
 use underpass_protocol::request::destination::{Depth, Destination};
@@ -215,7 +215,7 @@ impl Change {
     }
 
     fn copy(&self, site: &Site, to: &Destination, depth: Depth) -> Result<Changed> {
-        let opened = site.root.open_reached(&self.path, DiskWait::Allowed);
+        let opened = site.root.open_unleased(&self.path);
         let (from, reached) = opened.map_err(ChangeRefusal::of_reading)?;
         // The path may resolve to another one than when the request was checked.
         let source = reached.as_deref().unwrap_or(&self.path);

@@ -26,7 +26,7 @@ use underpass_sys::open_beneath;
 use crate::changes::dav::dead_properties;
 use crate::changes::hidden_name::is_aside;
 use crate::changes::refusal::{ChangeRefusal, FailedEntry, Result, hidden_inside};
-use crate::files::root::is_incomplete;
+use crate::files::root::{is_incomplete, open_unleased};
 
 /// Checks a folder for entries that prevent its removal or move.
 pub(crate) struct TreeCheck<'a> {
@@ -203,7 +203,7 @@ impl<'a> TreeCopy<'a> {
             symlinkat(readlinkat(from, name, Vec::new())?, to, new_name)?;
             return Ok(utimensat(to, new_name, &times(stat), AtFlags::SYMLINK_NOFOLLOW)?);
         }
-        let source = open_entry(from, name).map_err(ChangeRefusal::of_reading)?;
+        let source = open_unleased(|| open_entry(from, name)).map_err(ChangeRefusal::of_reading)?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let target = openat(to, new_name, flags, Mode::RUSR | Mode::WUSR)?;
         self.file(&source, &target)?;

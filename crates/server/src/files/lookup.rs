@@ -11,8 +11,8 @@ use tokio::time::sleep;
 use crate::auth::Right;
 use crate::files::open_files;
 use crate::files::open_files::{FoundEntry, ServedFile, is_missing};
-use crate::files::root::DiskWait;
-use crate::files::writer_checks::{AGAIN_LATER, LEASE_PAUSE, LEASE_TIME, WriterChecks};
+use crate::files::root::{DiskWait, LEASE_PAUSE, LEASE_TIME};
+use crate::files::writer_checks::{AGAIN_LATER, WriterChecks};
 use crate::routing::context::RequestContext;
 use crate::server::sites::site::Site;
 

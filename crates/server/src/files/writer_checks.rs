@@ -150,13 +150,6 @@ fn wait_for_writer(file: &OwnedFd, version: &Version) {
 /// it.
 pub(crate) const AGAIN_LATER: Errno = Errno::INPROGRESS;
 
-/// The maximum wait for another program to release its lease on a file, such as Samba: opening the
-/// file with `O_NONBLOCK` fails with `EAGAIN`, and the kernel asks for the lease.
-pub(crate) const LEASE_TIME: Duration = Duration::from_secs(5);
-
-/// The pause between attempts to open such a file.
-pub(crate) const LEASE_PAUSE: Duration = Duration::from_millis(10);
-
 /// The maximum number of restarted checks for one request.
 const MAX_REPLACED: u8 = 8;
 

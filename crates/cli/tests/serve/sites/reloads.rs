@@ -11,8 +11,8 @@ use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use underpass_testkit::tls::certificate;
 
 use super::{SECURE, Sites, TWO, two_roots, with_keys, write_config};
-use crate::leases::hold_lease;
 use crate::rig::fuse::{Fuse, waits_for_fuse};
+use crate::rig::lease::hold_lease;
 use crate::rig::{Running, folder, has, underpass, until};
 
 /// Waits until the server has opened or read a file.

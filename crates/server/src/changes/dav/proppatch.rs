@@ -24,7 +24,7 @@ use crate::changes::dav::propfind::xml;
 use crate::changes::dav::tags::TagConditions;
 use crate::changes::refusal::{ChangeRefusal, Result};
 use crate::files::lookup::{ServedEntry, find_current};
-use crate::files::root::DiskWait;
+use crate::files::root::{DiskWait, open_unleased};
 use crate::routing::context::RequestContext;
 use crate::routing::response::{CLIENT_LEFT, Response};
 use crate::server::sites::site::Site;
@@ -89,6 +89,9 @@ fn change(
     patches: &[Patch],
     (expected, tags): &Expected,
 ) -> Result<Vec<Option<u16>>> {
+    // A lease of another program is waited for before the names are locked; the file can have no new
+    // one while it is open.
+    let _unleased = open(site, path)?;
     // Until this is dropped, no other request changes the properties or gives the name to another
     // file.
     let alone = site.names.hold(true);
@@ -139,7 +142,8 @@ fn open(site: &Site, path: &[u8]) -> Result<OwnedFd> {
     let Some((folder, name)) = site.root.parent_of(path)? else {
         return Ok(site.root.open(path, DiskWait::Allowed)?);
     };
-    open_entry(folder, name).map(OwnedFd::from).map_err(|errno| match errno {
+    let opened = open_unleased(|| open_entry(&folder, name));
+    opened.map(OwnedFd::from).map_err(|errno| match errno {
         Errno::LOOP => ChangeRefusal::new(403, "this is a link; change its target instead"),
         errno => errno.into(),
     })

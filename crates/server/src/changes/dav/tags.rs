@@ -8,7 +8,6 @@ use underpass_engine::{Version, is_file};
 
 use crate::auth::Right;
 use crate::digest::stored;
-use crate::files::root::DiskWait;
 use crate::server::sites::site::Site;
 
 /// The conditions on entity tags of those lists whose conditions on locks held when the request was
@@ -56,7 +55,7 @@ impl TagConditions {
 
     /// Returns the tag of the file at a path, if the user may read it.
     fn tag(&self, site: &Site, path: &[u8]) -> Option<String> {
-        let (file, reached) = site.root.open_reached(path, DiskWait::Allowed).ok()?;
+        let (file, reached) = site.root.open_unleased(path).ok()?;
         let access = &site.settings.access;
         let mut reached = [Some(path), reached.as_deref()].into_iter().flatten();
         let may_read = reached.all(|path| access.can(self.user.as_deref(), path, Right::Read));

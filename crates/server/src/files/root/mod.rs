@@ -4,6 +4,7 @@
 
 mod follow;
 mod hidden_names;
+mod lease;
 mod local;
 mod open;
 
@@ -21,6 +22,7 @@ use rustix::io::Errno;
 pub(crate) use self::follow::FollowedPath;
 use self::hidden_names::{HiddenNames, ignores_case};
 pub(crate) use self::hidden_names::{is_incomplete, is_open_leftover};
+pub(crate) use self::lease::{LEASE_PAUSE, LEASE_TIME, open_unleased};
 pub(crate) use self::local::{is_local, is_of_kind};
 use self::open::{ATTEMPTS, open_at, open_folder_by, open_path, place};
 pub(crate) use self::open::{join, last_name, path_of, split};

@@ -100,6 +100,11 @@ pub(crate) fn finish(
         || options.replaces.is_some()
         || is_conditional(&upload.request)
         || !upload.params.tags.is_empty();
+    // The lease of another program is waited for, too. The file can have no new one while it is open.
+    let unleased = site.root.open_unleased(&target.path);
+    if let Err(errno @ Errno::AGAIN) = unleased {
+        return Err(errno.into());
+    }
     let replaced = {
         let _names = site.names.hold(is_conditional);
         name(upload, target, new_file, options)?
@@ -200,7 +205,12 @@ fn name(
             }
             // It may have an ACL and properties, which would be lost.
             Err(
-                errno @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::IO | Errno::STALE),
+                errno @ (Errno::MFILE
+                | Errno::NFILE
+                | Errno::NOMEM
+                | Errno::IO
+                | Errno::STALE
+                | Errno::AGAIN),
             ) => return Err(errno.into()),
             // A link, or a file that the server may not read.
             Err(_) => set_mode(new_file.file(), present.mode)?,

@@ -16,7 +16,6 @@ use underpass_engine::atomic_file::{AtomicFile, Existing, open_entry, rename_new
 use underpass_engine::{Sink, Source, Transfer, Version, birth_time};
 
 use crate::auth::Right;
-use crate::files::root::DiskWait;
 use crate::routing::response::RETRY_SOON;
 use crate::server::sites::site::Site;
 use crate::uploads::active_upload::ActiveUpload;
@@ -448,7 +447,7 @@ fn born(file: &File) -> Option<(i64, u32)> {
 /// system supports it.
 pub(crate) fn copy_existing(upload: &ActiveUpload<'_>, file: &File, len: u64) -> Result<()> {
     let (root, access) = (&upload.site.root, &upload.site.settings.access);
-    let (present, reached) = root.open_reached(&upload.params.path, DiskWait::Allowed)?;
+    let (present, reached) = root.open_unleased(&upload.params.path)?;
     // The path may resolve to another one than when the request was checked.
     let user = upload.params.owner.user();
     if reached.is_some_and(|reached| !access.can(user, &reached, Right::Read)) {

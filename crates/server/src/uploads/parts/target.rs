@@ -13,7 +13,7 @@ use underpass_engine::atomic_file::{stat_entry, without_acl};
 use crate::changes::refusal::NAME_HIDDEN;
 use crate::digest::stored;
 use crate::files::open_files;
-use crate::files::root::{DiskWait, Root, join, split};
+use crate::files::root::{Root, join, split};
 use crate::files::version::facts;
 use crate::server::settings::Changes;
 use crate::uploads::refusal::{Result, UploadRefusal};
@@ -122,7 +122,7 @@ impl UploadTarget {
             _ => stat,
         };
         match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => Ok(Some(self.existing(root, &stat))),
+            FileType::RegularFile => Ok(Some(self.existing(root, &stat)?)),
             FileType::Directory if root.hides_entry(&self.path, true) => {
                 Err(UploadRefusal::new(403, NAME_HIDDEN))
             }
@@ -133,9 +133,13 @@ impl UploadTarget {
 
     /// Returns the file with these attributes, with the tag that readers see: storing a digest with
     /// the file does not change it.
-    fn existing(&self, root: &Root, stat: &Stat) -> ExistingFile {
+    fn existing(&self, root: &Root, stat: &Stat) -> Result<ExistingFile> {
         let version = Version::from_stat(stat);
-        let file = root.open(&self.path, DiskWait::Allowed).ok();
+        let file = match root.open_unleased(&self.path) {
+            // With a digest stored with the file, its tag would be another one.
+            Err(errno @ Errno::AGAIN) => return Err(errno.into()),
+            opened => opened.ok().map(|(file, _)| file),
+        };
         let same = file.as_ref().filter(|file| Version::of(file).is_ok_and(|now| now == version));
         let etag = same.map_or_else(|| etag(&facts(&version)), |file| stored::etag(file, &version));
         // A file that the server may not read can have an ACL, too.
@@ -144,7 +148,7 @@ impl UploadTarget {
             Err(_) => stat.st_mode & !0o070,
         };
         let modified = open_files::modified(&version);
-        ExistingFile { etag, modified, len: version.size(), mode: mode & 0o777 }
+        Ok(ExistingFile { etag, modified, len: version.size(), mode: mode & 0o777 })
     }
 }
 
