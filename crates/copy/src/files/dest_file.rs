@@ -143,8 +143,13 @@ impl<'a> DestFile<'a> {
 
     /// Opens the file of this name, which keeps its bytes.
     pub(crate) fn existing(folder: &DirPair, name: &CStr) -> Result<Self, Errno> {
-        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let open = |how| openat(&folder.target, name, flags | how, Mode::empty());
+        let flags = OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let at = |how| openat(&folder.target, name, flags | how, Mode::empty());
+        let open = |how| match at(how | OFlags::NONBLOCK) {
+            // A lease, which the kernel has asked its holder to release: only regular files have one.
+            Err(Errno::WOULDBLOCK) => at(how),
+            opened => opened,
+        };
         let file = match open(OFlags::RDONLY) {
             Err(Errno::ACCESS) => open(OFlags::WRONLY),
             opened => opened,

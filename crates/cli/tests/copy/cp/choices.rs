@@ -6,7 +6,8 @@ use std::process::Stdio;
 use std::time::{Duration, SystemTime};
 
 use crate::cp::cp_in;
-use crate::rig::{Running, folder, names, underpass};
+use crate::rig::lease::hold_lease;
+use crate::rig::{Running, folder, has, names, underpass};
 
 fn plant(here: &Path) {
     for (name, text) in [("f", "new"), ("g", "old")] {
@@ -233,6 +234,24 @@ fn a_device_or_fifo_is_not_written_to_before_the_answer_is_yes() {
     let mut text = [0];
     std::io::Read::read_exact(&mut end, &mut text).unwrap();
     assert_eq!(&text, b"!");
+}
+
+#[test]
+fn files_with_a_lease_of_another_program_are_waited_for() {
+    if !has("python3") {
+        return;
+    }
+    let here = folder();
+    plant(here.path());
+    for (words, leased) in
+        [(&["f", "h"][..], "f"), (&["-r", "f", "i"], "f"), (&["--attributes-only", "f", "g"], "g")]
+    {
+        let holder = hold_lease(&here.path().join(leased));
+        cp_in(here.path(), words).succeeded();
+        holder.finish().succeeded();
+    }
+    let text = |name: &str| fs::read_to_string(here.path().join(name)).unwrap();
+    assert_eq!(["g", "h", "i"].map(text), ["old", "new", "new"]);
 }
 
 #[test]
