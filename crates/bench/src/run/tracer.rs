@@ -100,12 +100,15 @@ pub(crate) struct TracerGuard {
 }
 
 impl TracerGuard {
-    /// Ends the watch and returns the calls since its start.
+    /// Ends the watch and returns the calls since its start; strace writes nothing if there were none.
     pub(crate) fn end(self) -> Result<Vec<NamedCall>> {
         kill_process(self.running.pid(), Signal::INT)
             .map_err(|errno| failed(&errno.to_string()))?;
         self.running.finish(None, &AtomicBool::new(false))?;
-        read(&self.file)
+        match fs::metadata(&self.file) {
+            Ok(found) if found.len() == 0 => Ok(Vec::new()),
+            _ => read(&self.file),
+        }
     }
 }
 
@@ -163,6 +166,21 @@ mod tests {
 ------ ----------- ----------- --------- --------- ----------------
 100.00    1.250100          12    104167         3 total
 ";
+
+    #[test]
+    fn a_process_that_sleeps_has_no_calls() {
+        let folder = RunFolder::create(&std::env::temp_dir()).unwrap();
+        let Some(tracer) = CallTracer::within(&folder) else { return };
+        let mut sleeping = Command::new("sleep").arg("100").spawn().unwrap();
+        let pid = Pid::from_child(&sleeping);
+        let stat = || process(pid).ok()?.stat().ok();
+        let is_asleep = || stat().filter(|it| it.comm == "sleep" && it.state == 'S').map(drop);
+        poll_until(MAX_WAIT, is_asleep).unwrap();
+        let calls = tracer.attach(|| vec![pid]).and_then(TracerGuard::end);
+        sleeping.kill().unwrap();
+        sleeping.wait().unwrap();
+        assert!(calls.unwrap().is_empty());
+    }
 
     #[test]
     fn a_summary_is_read_by_call_and_one_that_is_not_whole_not_at_all() {
