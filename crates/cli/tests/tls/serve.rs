@@ -216,8 +216,9 @@ fn openssl_resumes_and_renews_keys_and_cannot_renegotiate() {
     for version in ["-tls1_2", "-tls1_3"] {
         let session = format!("session{version}");
         // The tickets of 1.3 come with the answer, which has to be waited for.
-        let script = "{ printf 'GET /.underpass/health HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n'; sleep 1; } | \
-            openssl s_client -connect \"$0\" \"$1\" $3 \"$2\" 2>&1";
+        let script = "{ printf 'GET /.underpass/health HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n'; \
+            for _ in $(seq 100); do sleep 0.1; ! grep -qs '\"OK\"' said || break; done; } | \
+            openssl s_client -connect \"$0\" \"$1\" $3 \"$2\" >said 2>&1; cat said; rm said";
         let first = site.fetch("sh", &["-c", script, site.at(), version, &session, "-sess_out"]);
         assert!(first.text().contains("New, TLSv"), "{}", first.text());
         let again = site.fetch("sh", &["-c", script, site.at(), version, &session, "-sess_in"]);
@@ -226,11 +227,12 @@ fn openssl_resumes_and_renews_keys_and_cannot_renegotiate() {
     }
     assert_eq!(site.metric("tls_resumed_total"), 2.0);
     // K asks for new keys of both sides in TLS 1.3, R to renegotiate in TLS 1.2.
-    let script = "{ sleep 1; echo \"$2\"; sleep 1; printf '%s\\r\\n' 'GET /.underpass/health HTTP/1.1' 'Host: a' ''; sleep 1; } | \
-        openssl s_client -connect \"$0\" \"$1\" 2>&1";
-    let renewed = site.fetch("sh", &["-c", script, site.at(), "-tls1_3", "K"]).text();
+    let script = "{ sleep 1; echo \"$2\"; sleep 1; printf '%s\\r\\n' 'GET /.underpass/health HTTP/1.1' 'Host: a' ''; \
+        for _ in $(seq \"$3\"); do sleep 0.1; ! grep -qs '\"OK\"' said || break; done; } | \
+        openssl s_client -connect \"$0\" \"$1\" >said 2>&1; cat said; rm said";
+    let renewed = site.fetch("sh", &["-c", script, site.at(), "-tls1_3", "K", "100"]).text();
     assert!(renewed.contains("KEYUPDATE") && renewed.contains("\"OK\""), "{renewed}");
-    let renegotiated = site.fetch("sh", &["-c", script, site.at(), "-tls1_2", "R"]).text();
+    let renegotiated = site.fetch("sh", &["-c", script, site.at(), "-tls1_2", "R", "10"]).text();
     assert!(renegotiated.contains("RENEGOTIATING"), "{renegotiated}");
     // It goes on as it was, or ends: what it does not do is to shake hands again.
     assert_eq!(site.metric("tls_handshakes_failed_total{reason=\"tls\"}"), 0.0);
