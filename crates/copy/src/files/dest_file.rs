@@ -9,7 +9,7 @@ use rustix::fs::{
     AtFlags, FlockOperation, Mode, OFlags, flock, fstat, ftruncate, openat, unlinkat,
 };
 use rustix::io::Errno;
-use underpass_engine::atomic_file::{self, AtomicFile, Existing};
+use underpass_engine::atomic_file::{self, AtomicFile, Existing, open_past_lease};
 use underpass_engine::{FileId, close, is_file};
 
 use crate::files::replace::{Backups, rename_over};
@@ -123,13 +123,8 @@ impl<'a> DestFile<'a> {
     pub(crate) fn in_place(folder: &DirPair, name: &CStr, original: &File) -> Result<Self, Errno> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let open = |more| openat(&folder.target, name, flags | more, Mode::empty());
-        let file: File = match open(OFlags::NONBLOCK) {
-            // The kernel has asked another process to release its lease on the file. Opening a FIFO
-            // for reading and writing does not block.
-            Err(Errno::WOULDBLOCK) => open(OFlags::empty()),
-            opened => opened,
-        }?
-        .into();
+        // Opening a FIFO for reading and writing does not block.
+        let file: File = open_past_lease(open)?.into();
         // Checked again before it is truncated: the name may belong to another file now.
         let (here, from) = (fstat(&file)?, fstat(original)?);
         if FileId::of(&here) == FileId::of(&from) {
@@ -145,11 +140,7 @@ impl<'a> DestFile<'a> {
     pub(crate) fn existing(folder: &DirPair, name: &CStr) -> Result<Self, Errno> {
         let flags = OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
         let at = |how| openat(&folder.target, name, flags | how, Mode::empty());
-        let open = |how| match at(how | OFlags::NONBLOCK) {
-            // A lease, which the kernel has asked its holder to release: only regular files have one.
-            Err(Errno::WOULDBLOCK) => at(how),
-            opened => opened,
-        };
+        let open = |how| open_past_lease(|more| at(how | more));
         let file = match open(OFlags::RDONLY) {
             Err(Errno::ACCESS) => open(OFlags::WRONLY),
             opened => opened,

@@ -43,7 +43,7 @@ pub use name::{
 };
 pub use names::{for_each_name, names};
 pub use new_folders::NewFolders;
-pub use open::{folder_at, open_entry, open_file, reopen_folder, stat_entry};
+pub use open::{folder_at, open_entry, open_file, open_past_lease, reopen_folder, stat_entry};
 pub use permissions::{
     KeptOwner, acl_entry, remove_attribute, remove_attribute_at, set_mode, take_over,
     take_over_named, try_without_acl, without_acl,

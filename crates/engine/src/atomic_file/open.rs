@@ -47,12 +47,22 @@ pub fn open_entry(folder: impl AsFd, name: impl Arg) -> Result<File, Errno> {
 /// As open(2): `ENXIO` for a socket.
 pub fn open_file(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let opened = match openat(CWD, path, flags | OFlags::NONBLOCK, Mode::empty()) {
-        // A lease: only regular files have one.
-        Err(Errno::WOULDBLOCK) => openat(CWD, path, flags, Mode::empty()),
-        opened => opened,
-    };
+    let opened = open_past_lease(|how| openat(CWD, path, flags | how, Mode::empty()));
     Ok(opened?.into())
+}
+
+/// Opens a file by a call that takes additional flags, at first with `O_NONBLOCK`. If another process
+/// has a lease on the file, waits until that is released, or the kernel breaks it.
+///
+/// # Errors
+///
+/// Those of `open`.
+pub fn open_past_lease<T>(open: impl Fn(OFlags) -> Result<T, Errno>) -> Result<T, Errno> {
+    match open(OFlags::NONBLOCK) {
+        // The kernel has asked the holder of a lease to release it: only regular files have one.
+        Err(Errno::WOULDBLOCK) => open(OFlags::empty()),
+        opened => opened,
+    }
 }
 
 /// Returns the attributes of the entry of a name, which may be a link; `None` if there is none.
