@@ -143,17 +143,21 @@ async fn fill(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>) -> R
     }
 }
 
-/// Returns the refusal to fill what is not stored; `None` if it may be, or its reader tells why not.
+/// Returns the refusal to fill what is not stored; `None` if it is stored, or if reading
+/// it tells why it is not.
 fn refuse_fill(ctx: &RequestContext<'_>, cache: &Cache, entry: &CacheEntry) -> Option<Response> {
     if entry.is_stored() {
         return None;
     }
     // What the origin forbids stays so, whatever else keeps the cache from storing it now.
-    if entry.may_be_stored() && cache.is_gone() {
+    if !entry.may_be_stored() {
+        return Some(ctx.error(409, NOT_KEPT));
+    }
+    if cache.is_gone() {
         return Some(not_filled(ctx, &CacheErrorKind::Disk.into(), None));
     }
-    let may_say_why = entry.may_be_stored() && entry.cache.is_relayed;
-    (!may_say_why).then(|| ctx.error(409, NOT_KEPT))
+    // Reading a relayed object fails with the reason why it cannot be stored.
+    (!entry.cache.is_relayed).then(|| ctx.error(409, NOT_KEPT))
 }
 
 /// Returns the response to a fill that has failed.
