@@ -102,7 +102,7 @@ impl<'a> Downloader<'a> {
     ///
     /// # Errors
     ///
-    /// [`DownloadError::Client`] if the server does not answer, or with an error.
+    /// [`DownloadError::Client`] if the server does not answer, or answers with an error.
     pub fn suggested_name(
         &self,
         url: &Url,
