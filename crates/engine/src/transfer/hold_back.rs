@@ -4,6 +4,7 @@
 //! check can make the transfer fail. Whether to hold back is the caller's choice ([`Confirm`]);
 //! where to stop depends on the guards, which only the transfer knows.
 
+use std::mem;
 use std::os::fd::AsFd;
 
 use underpass_sys::Kind;
@@ -72,7 +73,7 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         // After the read, so that the lease is known to have held as long as the file was needed.
         self.check_leases()?;
         if is_referenced {
-            let goes_on = self.wake_delayed_ack();
+            let goes_on = mem::replace(&mut self.has_waited, true) && self.wake_delayed_ack();
             return Ok(if goes_on { Status::Done } else { Status::Waiting(Wait::Acknowledgement) });
         }
         self.check_versions()?;
@@ -90,7 +91,8 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
     ///
     /// The peer's kernel may delay the acknowledgement of a single small segment for 40 ms, waiting
     /// for a response to carry it. Linux acknowledges two in a row as soon as the program has read
-    /// them. So one byte follows once all is sent, and another if the first turns out to be single.
+    /// them. So one byte follows at the second check, since most peers have acknowledged all by
+    /// then and a packet costs some 10 µs, and another if the first turns out to be single.
     /// Each is its own segment with `TCP_NODELAY`.
     fn wake_delayed_ack(&mut self) -> bool {
         let Some(stop) = &mut self.held_back_from else { return false };

@@ -76,6 +76,8 @@ pub struct Transfer<'a, F, S> {
     checks: Vec<(usize, WriterCheck)>,
     /// The position at which to stop until everything before is known to be of one version.
     held_back_from: Option<ChainPosition>,
+    /// Whether the peer has had time to acknowledge the bytes before that position.
+    has_waited: bool,
     candidates: Option<Candidates>,
     active: Option<Active>,
     /// The buffer for header bytes and small files.
@@ -106,6 +108,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
             guards: Vec::new(),
             checks: Vec::new(),
             held_back_from: None,
+            has_waited: false,
             candidates: None,
             active: None,
             buffer: Vec::new(),
