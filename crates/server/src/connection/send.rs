@@ -370,13 +370,14 @@ impl<'a> SlowResponse<'a> {
         mut residency: Residency,
         written_before: u64,
     ) -> bool {
-        let mut recorded = Recorded::default();
+        let (mut recorded, mut is_held) = (Recorded::default(), false);
         loop {
             let turn = turn(self.link.worker, Instant::now());
             self.prefetch(&mut residency, transfer.report().bytes(), turn as u64).await;
             self.refresh_version(&residency).await;
             transfer.set_turn(turn);
-            let begun = self.link.worker.turns.begin().await;
+            // Checking for acknowledgements takes no turn.
+            let begun = if is_held { None } else { Some(self.link.worker.turns.begin().await) };
             if !self.should_continue() || self.has_lost_bytes() {
                 self.outcome.report.add(transfer.report());
                 return false;
@@ -402,6 +403,7 @@ impl<'a> SlowResponse<'a> {
                 }
             };
             self.report_progress(transfer.report());
+            is_held = status == Status::Waiting(Wait::Acknowledgement);
             if !self.wait(status).await {
                 self.outcome.report.add(transfer.report());
                 return false;
@@ -440,10 +442,11 @@ impl<'a> SlowResponse<'a> {
             }
             Status::Waiting(wait @ (Wait::Acknowledgement | Wait::Source | Wait::Writer)) => {
                 let since = *self.waiting_since.get_or_insert_with(Instant::now);
-                if wait == Wait::Acknowledgement && since.elapsed() < SHORT_WAIT {
-                    self.link.worker.pauses.pause().await;
-                } else {
+                let waited = since.elapsed();
+                if wait != Wait::Acknowledgement || waited >= SHORT_WAIT {
                     sleep(poll_interval(since)).await;
+                } else if !self.link.worker.turns.pass().await {
+                    self.link.worker.pauses.pause(waited).await;
                 }
                 return self.should_continue();
             }

@@ -24,18 +24,19 @@ pub(crate) struct ShortPauses {
 }
 
 impl ShortPauses {
-    /// Waits for at most [`SHORT_PAUSE`], or a millisecond or two without a timer.
-    pub(super) async fn pause(&self) {
-        if self.wait().await.is_err() {
+    /// Waits for some part of a millisecond: the shorter the response has waited, the sooner its
+    /// client is expected to have read all. Without a timer it waits for a millisecond or two.
+    pub(super) async fn pause(&self, waited: Duration) {
+        if self.wait(waited.clamp(MIN_PAUSE, MAX_PAUSE)).await.is_err() {
             sleep(Duration::from_millis(1)).await;
         }
     }
 
-    async fn wait(&self) -> io::Result<()> {
+    async fn wait(&self, pause: Duration) -> io::Result<()> {
         let timer = self.timer.get_or_init(|| new_timer().ok());
         let timer = timer.as_ref().ok_or(io::ErrorKind::Unsupported)?;
         if !self.is_set.get() {
-            timerfd_settime(timer, TimerfdTimerFlags::empty(), &ONCE)?;
+            timerfd_settime(timer, TimerfdTimerFlags::empty(), &once(pause))?;
             self.is_set.set(true);
             self.set.set(self.set.get() + 1);
         }
@@ -57,14 +58,19 @@ fn new_timer() -> io::Result<AsyncFd<OwnedFd>> {
 }
 
 /// Setting a timer again also forgets that it has fired, so it is never read.
-const ONCE: Itimerspec = Itimerspec {
-    it_interval: Timespec { tv_sec: 0, tv_nsec: 0 },
-    it_value: Timespec { tv_sec: 0, tv_nsec: SHORT_PAUSE.as_nanos() as i64 },
-};
+fn once(pause: Duration) -> Itimerspec {
+    Itimerspec {
+        it_interval: Timespec { tv_sec: 0, tv_nsec: 0 },
+        it_value: Timespec { tv_sec: 0, tv_nsec: pause.subsec_nanos().into() },
+    }
+}
 
-/// The duration of a short pause: over loopback and in a data centre, a client takes the end of a
-/// response in less than a millisecond.
-const SHORT_PAUSE: Duration = Duration::from_micros(200);
+/// The first pause: over loopback, a client takes the end of a response in less than a tenth of a
+/// millisecond.
+const MIN_PAUSE: Duration = Duration::from_micros(50);
+
+/// The longest pause. A timer that fires costs some 20 µs on a virtual machine.
+const MAX_PAUSE: Duration = Duration::from_micros(200);
 
 #[cfg(test)]
 mod tests {
@@ -86,13 +92,14 @@ mod tests {
             let begin = |pause: Pin<&mut dyn Future<Output = ()>>| {
                 let _ = pause.poll(&mut Context::from_waker(Waker::noop()));
             };
-            let (mut late, mut waiting) = (pin!(pauses.pause()), pin!(pauses.pause()));
+            let (mut late, mut waiting) =
+                (pin!(pauses.pause(Duration::ZERO)), pin!(pauses.pause(Duration::ZERO)));
             begin(late.as_mut());
-            pauses.pause().await;
+            pauses.pause(Duration::ZERO).await;
             begin(waiting.as_mut());
             sleep(Duration::from_millis(5)).await;
             late.await;
-            timeout(Duration::from_secs(5), pauses.pause()).await.unwrap();
+            timeout(Duration::from_secs(5), pauses.pause(Duration::ZERO)).await.unwrap();
             waiting.await;
         });
     }
@@ -106,15 +113,15 @@ mod tests {
         let pausing = set.run_until(async move {
             let other = spawn_local(async move {
                 for _ in 0..100 {
-                    others.pause().await;
+                    others.pause(Duration::ZERO).await;
                 }
             });
             for _ in 0..100 {
                 let mut context = Context::from_waker(Waker::noop());
-                let _ = pin!(pauses.pause()).poll(&mut context);
+                let _ = pin!(pauses.pause(Duration::ZERO)).poll(&mut context);
                 yield_now().await;
             }
-            pauses.pause().await;
+            pauses.pause(Duration::ZERO).await;
             other.await.unwrap();
             assert!(matches!(pauses.timer.get(), Some(Some(_))), "it has its own timer");
         });

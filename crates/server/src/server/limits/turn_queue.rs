@@ -15,6 +15,8 @@ use tokio::task::yield_now;
 #[derive(Debug)]
 pub(crate) struct TurnQueue {
     line: Semaphore,
+    /// How many wait for a turn, or have one.
+    waiting: Cell<usize>,
     /// The time that turns have taken since the worker last checked for ready connections.
     spent: Cell<Duration>,
     /// The time of the last short response or new connection.
@@ -23,7 +25,12 @@ pub(crate) struct TurnQueue {
 
 impl Default for TurnQueue {
     fn default() -> Self {
-        Self { line: Semaphore::new(1), spent: Cell::default(), last_short: Cell::default() }
+        Self {
+            line: Semaphore::new(1),
+            waiting: Cell::default(),
+            spent: Cell::default(),
+            last_short: Cell::default(),
+        }
     }
 }
 
@@ -31,6 +38,7 @@ impl TurnQueue {
     /// Waits for a turn, in the order of the calls. A turn must not be kept while its holder waits
     /// for anything.
     pub(crate) async fn begin(&self) -> TurnPermit<'_> {
+        let counted = Counted::new(&self.waiting);
         // The semaphore is never closed. One waiter at a time is woken, so a long line costs
         // nothing.
         let place = self.line.acquire().await.ok();
@@ -41,7 +49,17 @@ impl TurnQueue {
             self.spent.set(Duration::ZERO);
             now = Instant::now();
         }
-        TurnPermit { turns: self, began: now, _place: place }
+        TurnPermit { turns: self, began: now, _place: place, _counted: counted }
+    }
+
+    /// Waits until those who are in line now have had their turns; returns false if nobody is.
+    /// Callers of this function do not wait for each other.
+    pub(crate) async fn pass(&self) -> bool {
+        let are_others = self.waiting.get() > 0;
+        if are_others {
+            let _ = self.line.acquire().await;
+        }
+        are_others
     }
 
     /// Returns whether a turn could begin at once: the line is empty and, while there are short
@@ -86,6 +104,24 @@ pub(crate) struct TurnPermit<'a> {
     turns: &'a TurnQueue,
     began: Instant,
     _place: Option<SemaphorePermit<'a>>,
+    _counted: Counted<'a>,
+}
+
+/// A place among those who wait for a turn or have one.
+#[derive(Debug)]
+struct Counted<'a>(&'a Cell<usize>);
+
+impl<'a> Counted<'a> {
+    fn new(count: &'a Cell<usize>) -> Self {
+        count.set(count.get() + 1);
+        Self(count)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
 }
 
 impl Drop for TurnPermit<'_> {
@@ -149,6 +185,23 @@ mod tests {
         assert!(turns.is_free(now));
         turns.record_short(now);
         assert!(!turns.is_free(now), "short responses go first");
+    }
+
+    #[test]
+    fn those_that_let_turns_pass_do_not_wait_for_each_other() {
+        let turns = TurnQueue::default();
+        let mut context = Context::from_waker(Waker::noop());
+        assert_eq!(pin!(turns.pass()).poll(&mut context), Poll::Ready(false));
+        let begun = pin!(turns.begin()).poll(&mut context);
+        let (mut first, mut second) = (pin!(turns.pass()), pin!(turns.pass()));
+        assert!(first.as_mut().poll(&mut context).is_pending());
+        assert!(second.as_mut().poll(&mut context).is_pending());
+        drop(begun);
+        assert_eq!(pin!(turns.pass()).poll(&mut context), Poll::Ready(false));
+        assert_eq!(first.poll(&mut context), Poll::Ready(true));
+        assert_eq!(second.poll(&mut context), Poll::Ready(true));
+        drop(pin!(turns.begin()).poll(&mut context));
+        assert_eq!(turns.waiting.get(), 0);
     }
 
     #[test]
