@@ -54,7 +54,7 @@ pub(crate) struct CpArgs {
     pub(crate) archive: bool,
 
     /// Keep symbolic links, and hard links between the sources: -P --preserve=links
-    #[arg(short = 'd', overrides_with_all = ["dereference", "follow_named"])]
+    #[arg(short = 'd')]
     no_dereference_links: bool,
 
     /// Also keep set-user-id and set-group-id bits, owner, group, extended attributes and ACLs;

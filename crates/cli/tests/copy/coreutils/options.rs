@@ -89,6 +89,8 @@ pub(crate) const CASES: &[Case] = &[
     case("-rd of a tree", LINKED, "-rd a n"),
     case("-L after -d", "echo x >f; ln -s f l", "-d -L l n"),
     case("-d after -L", "echo x >f; ln -s f l", "-L -d l n"),
+    case("-L after -d, of hard links", "echo x >f; ln f g; mkdir t", "-d -L f g t"),
+    case("-H after -d, of hard links", "mkdir a; echo x >a/f; ln a/f a/g", "-r -d -H a n"),
     case("-a after -L", LINKED, "-L -a a n"),
     case("-L after -a", LINKED, "-a -L a n"),
     // Without bytes.
