@@ -172,7 +172,10 @@ impl CopyWorker<'_> {
         }
         // An earlier run made the entries in its hidden folder.
         let is_ours = folder.origin == DirOrigin::Adopted;
-        if kind == FileType::RegularFile && !settings.force && !removes && !is_ours {
+        // As with coreutils, the file need not be writable for a new link, device or FIFO.
+        let is_read = !settings.recursive && own_kind != FileType::Symlink;
+        let moves_bytes = has_bytes(own_kind) || is_read;
+        if has_bytes(kind) && moves_bytes && !settings.force && !removes && !is_ours {
             let flags = AtFlags::EACCESS;
             accessat(&folder.target, entry.target(), Access::WRITE_OK, flags)
                 .at(Action::Replacing, path)?;

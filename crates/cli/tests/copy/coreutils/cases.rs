@@ -215,6 +215,14 @@ pub(crate) const CASES: &[Case] = &[
     case("a file that is not readable", "mkdir a; echo x >a/f; echo y >a/g; chmod 0 a/f", "-r a n")
         .by_user(),
     case("a file that is not writable", "echo x >f; echo y >g; chmod 444 g", "f g").by_user(),
+    case("a device over a file that is not writable", "echo y >g; chmod 444 g", "/dev/null g")
+        .by_user(),
+    case(
+        "a link and a FIFO over files that are not writable",
+        "mkdir a t; ln -s x a/l; mkfifo a/p; echo y >t/l; echo z >t/p; chmod 444 t/l t/p",
+        "-rT a t",
+    )
+    .by_user(),
     case(
         "forced over what is not writable",
         "echo x >f; echo y >g; chmod 644 f; chmod 444 g",
