@@ -50,6 +50,20 @@ pub(crate) fn is_same(
     }
 }
 
+/// Returns whether source and target are two names of one symbolic link, which needs no copy.
+pub(crate) fn is_named_twice(
+    settings: &CopyOptions,
+    folder: &DirPair,
+    entry: &SourceEntry,
+    stat: &Stat,
+    there: &Stat,
+) -> bool {
+    is_link(stat)
+        && is_one(stat, there)
+        && !settings.removes_existing()
+        && !is_same_name(folder, entry)
+}
+
 /// Returns whether source and target are one name in one folder.
 fn is_same_name(folder: &DirPair, entry: &SourceEntry) -> bool {
     let source = Path::new(OsStr::from_bytes(entry.name.to_bytes()));

@@ -16,7 +16,7 @@ use crate::options::backup::BackupControl;
 use crate::options::{ExistingFiles, LinkKind};
 use crate::tree::dir_pair::{DirOrigin, DirPair};
 use crate::tree::entry::SourceEntry;
-use crate::tree::same_file::{is_copy_of, is_kept, is_same};
+use crate::tree::same_file::{is_copy_of, is_kept, is_named_twice, is_same};
 use crate::worker::CopyWorker;
 
 /// The decision about an entry.
@@ -72,8 +72,9 @@ impl CopyWorker<'_> {
         if kind == FileType::Directory {
             return self.leave_folder(folder, stat, &there, path);
         }
-        let is_one = FileId::of(stat) == FileId::of(&there);
-        if is_one && settings.link == Some(LinkKind::Hard) {
+        if settings.link == Some(LinkKind::Hard) && FileId::of(stat) == FileId::of(&there)
+            || is_named_twice(settings, folder, entry, stat, &there)
+        {
             // The entry has that name already.
             return Ok(EntryVerdict::Leave);
         }

@@ -140,6 +140,9 @@ fn links_that_are_no_danger_are_copied() {
         ("echo data > f; echo other > o; ln -s f g", "o g"),
         ("ln -s nowhere g; echo other > o", "-P g o"),
         ("ln -s nowhere g; ln -s nowhere h", "-P g h"),
+        // Two names of one link need no copy.
+        ("echo data > f; ln -s f g; ln g h", "-P g h"),
+        ("mkdir a b; ln -s nowhere a/g; ln a/g b/g; echo data > a/x", "-aT a b"),
         ("ln -s g g; echo other > o", "-P g o"),
         ("mkdir d; echo data > f; ln -s ../f d/f; ln -s d/f l", "-P l n"),
     ];
