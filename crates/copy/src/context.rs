@@ -49,6 +49,8 @@ pub(crate) struct CopyContext<'a> {
     problems: Mutex<Problems>,
     /// The folder that the sources are put in.
     pub(crate) target: OnceLock<Arc<DirPair>>,
+    /// The target as it was given, if it is a link to the file that the only source is copied to.
+    pub(crate) link: Option<PathBuf>,
     /// The folder that the only source is copied to; `None` if there are several.
     pub(crate) sole_folder: OnceLock<Option<OwnedFd>>,
     /// Held while the observer answers a question.
@@ -137,6 +139,7 @@ impl<'a> CopyContext<'a> {
             is_over: AtomicBool::new(false),
             problems: Mutex::default(),
             target: OnceLock::new(),
+            link: None,
             sole_folder: OnceLock::new(),
             questions: Mutex::default(),
             made: Mutex::default(),

@@ -133,6 +133,7 @@ fn copy_plan(
     let max_open_files = settings.max_open_files;
     let mut context = CopyContext::new(settings, plan.overlaps, observer, cancel);
     (context.levels, context.jobs) = queue::levels_and_jobs(max_open_files, jobs);
+    context.link.clone_from(&plan.link);
     // A copy that removes no leftovers as it goes removes them at the end.
     context.keeps_leftovers = context.settings.recursive
         || context.settings.resume

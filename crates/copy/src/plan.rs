@@ -56,12 +56,16 @@ pub(crate) struct CopyPlan {
     pub(crate) sweeps: bool,
     /// The size in bytes, if one file is copied.
     pub(crate) len: Option<u64>,
+    /// The target as it was given, if it is a link that was followed.
+    pub(crate) link: Option<PathBuf>,
 }
 
 /// The folder that copies are put in, and the new name, if one was given.
 struct PlanDest {
     folder: PathBuf,
     name: Option<Vec<u8>>,
+    /// The target as it was given, if it is a link that was followed.
+    link: Option<PathBuf>,
 }
 
 impl CopyPlan {
@@ -91,6 +95,7 @@ impl CopyPlan {
             overlaps: false,
             problems: Vec::new(),
             len: None,
+            link: None,
             sweeps: false,
         })
     }
@@ -126,6 +131,7 @@ impl CopyPlan {
             problems: Vec::new(),
             sweeps: settings.recursive || settings.resume,
             len: None,
+            link: destination.link.clone(),
         };
         let (mut named, mut parents) = (Named::new(), [Parents::default(), Parents::default()]);
         for from in sources {
@@ -175,7 +181,7 @@ fn destination(
     let (CopyTarget::Folder(target) | CopyTarget::NewName(target) | CopyTarget::Either(target)) =
         to;
     let is_folder = fs::metadata(target).is_ok_and(|found| found.is_dir());
-    let into = PlanDest { folder: target.to_owned(), name: None };
+    let into = PlanDest { folder: target.to_owned(), name: None, link: None };
     if target.as_os_str().is_empty() {
         return Err(Errno::NOENT).at(Action::Creating, || target);
     }
@@ -192,7 +198,9 @@ fn destination(
         return refuse(CopyRefusal::NoFolder { target: target.to_owned() });
     }
     let from = sources.first().map_or(Path::new(""), PathBuf::as_path);
-    let target = followed(settings, from, target)?;
+    let given = target;
+    let target = followed(settings, from, given)?;
+    let link = (target != given).then(|| given.to_owned());
     let bytes = target.as_os_str().as_bytes();
     let is_marked = bytes.ends_with(b"/") && !is_folder;
     let source_is_folder = metadata(settings, from).is_ok_and(|found| found.is_dir());
@@ -203,13 +211,13 @@ fn destination(
     let is_followed = bytes.ends_with(b"/") && is_folder;
     let is_itself = bytes.ends_with(b"/.") || is_followed && is_link(&target);
     let Some(name) = target.file_name().filter(|_| !is_itself) else {
-        return Ok(PlanDest { folder: target, name: Some(b".".to_vec()) });
+        return Ok(PlanDest { folder: target, name: Some(b".".to_vec()), link });
     };
     let folder = match target.parent() {
         Some(parent) if parent != Path::new("") => parent.to_owned(),
         _ => PathBuf::from("."),
     };
-    Ok(PlanDest { folder, name: Some(name.as_bytes().to_vec()) })
+    Ok(PlanDest { folder, name: Some(name.as_bytes().to_vec()), link })
 }
 
 /// Returns whether a path without the slashes at its end is that of a link.

@@ -225,7 +225,8 @@ impl CopyWorker<'_> {
             return Ok(());
         }
         let from = folder.source_path(&entry.name);
-        let to = folder.target_path(entry.target());
+        let to = || folder.target_path(entry.target());
+        let to = self.context.link.clone().unwrap_or_else(to);
         Err(CopyError::Refused(CopyRefusal::SameFile { from, to }))
     }
 

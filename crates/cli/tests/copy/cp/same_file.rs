@@ -127,6 +127,23 @@ fn a_file_is_never_copied_onto_itself() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+#[test]
+fn the_refusal_names_the_target_as_it_was_given() {
+    for (words, line) in [
+        ("f l", "underpass: f and l are the same file\n"),
+        ("f d/../l", "underpass: f and d/../l are the same file\n"),
+        ("l f", "underpass: l and f are the same file\n"),
+    ] {
+        let here = folder();
+        prepare("echo data > f; ln -s f l; mkdir d", here.path());
+        let mut command = underpass();
+        command.arg("cp").args(words.split(' ')).current_dir(here.path());
+        command.stderr(std::process::Stdio::piped());
+        let finished = Running::start(command).finish();
+        assert_eq!((finished.code(), &*finished.stderr), (Some(2), line), "{words}");
+    }
+}
+
 /// What coreutils copies, although links lead from one to the other, is copied as well.
 #[test]
 fn links_that_are_no_danger_are_copied() {
