@@ -470,13 +470,13 @@ impl<'a> CopyContext<'a> {
 
     /// Calls `rename` with the parent and the hidden name of a folder, if it has one; `rename`
     /// returns whether that name is gone. A folder that lacks entries because the copy was cut
-    /// short keeps the hidden name, as after a kill.
+    /// short keeps the hidden name, as after a kill, and so does one whose name was refused.
     fn name_hidden(
         &self,
         folder: &DirPair,
         rename: impl FnOnce(&DirPair, &CStr) -> Result<bool, Errno>,
     ) {
-        if self.is_cut_short() {
+        if self.is_cut_short() || folder.is_refused.load(Ordering::Relaxed) {
             return;
         }
         let mut hidden = lock(&folder.chain.hidden);
@@ -487,7 +487,10 @@ impl<'a> CopyContext<'a> {
                 *hidden = None;
             }
             Ok(false) => {}
-            Err(failure) => self.record_failure(failure),
+            Err(failure) => {
+                folder.is_refused.store(true, Ordering::Relaxed);
+                self.record_failure(failure);
+            }
         }
     }
 }

@@ -236,6 +236,7 @@ fn begin(context: &CopyContext<'_>, plan: CopyPlan, is_alone: bool) -> Arc<DirPa
         is_closed: false,
         device: None,
         made: DirOrigin::Existing.nothing_made().filter(|_| !is_alone),
+        is_refused: AtomicBool::new(false),
         own: AtomicUsize::new(1),
         all: AtomicUsize::new(1),
     });

@@ -5,7 +5,7 @@ use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rustix::fs::{AtFlags, Mode, OFlags, Stat, fstat, openat, statat};
@@ -47,6 +47,8 @@ pub(crate) struct DirPair {
     /// The files this copy has made in a target that existed. Where case is ignored, another
     /// source may have the same target. `None` if no name can be made twice.
     pub(crate) made: Option<Mutex<MadeFiles>>,
+    /// Whether its final name was refused, which is reported once.
+    pub(crate) is_refused: AtomicBool,
     /// Entries and parts of the listing that are still to be done, without its folders.
     pub(crate) own: AtomicUsize,
     /// All entries that are still to be done.

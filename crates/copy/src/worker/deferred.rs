@@ -5,7 +5,7 @@ use std::ffi::CStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use rustix::fs::{Mode, OFlags, Stat, fstat, openat};
 use rustix::io::Errno;
@@ -92,6 +92,7 @@ impl CopyWorker<'_> {
             device: later.device,
             inherited,
             made: later.origin.nothing_made(),
+            is_refused: AtomicBool::new(false),
             own: AtomicUsize::new(1),
             all: AtomicUsize::new(1),
         });

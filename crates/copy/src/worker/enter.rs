@@ -3,7 +3,7 @@
 use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex};
 
 use rustix::fs::{AtFlags, Mode, Stat, fstat, mkdirat, unlinkat};
@@ -90,6 +90,7 @@ impl CopyWorker<'_> {
             device: Some(device).filter(|_| entry.only.is_none()),
             inherited,
             made: made.origin.nothing_made(),
+            is_refused: AtomicBool::new(false),
             own: AtomicUsize::new(1),
             all: AtomicUsize::new(1),
         });

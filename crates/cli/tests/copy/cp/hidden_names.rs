@@ -370,6 +370,25 @@ fn a_part_that_a_killed_copy_had_not_marked_is_replaced() {
 }
 
 #[test]
+fn a_folder_whose_name_is_refused_is_one_line() {
+    if !has("strace") {
+        return;
+    }
+    let here = folder();
+    fs::create_dir_all(here.path().join("s/a")).unwrap();
+    fs::write(here.path().join("s/file"), "bytes").unwrap();
+    let inject = ["-e", "trace=renameat2", "-e", "inject=renameat2:error=EIO:when=1"];
+    let (finished, _) = traced_in(here.path(), &inject, &["-a", "-j1", "s", "k"]);
+    let lines = "underpass: naming k: Input/output error\nunderpass: 1 problem (see above)\n";
+    assert_eq!((finished.code(), &*finished.stderr), (Some(1), lines));
+    // The next copy takes over what the first one has left.
+    let next = cp_in(here.path(), &["-a", "s", "k"]);
+    assert_eq!(next.code(), Some(0), "{}", next.stderr);
+    assert_eq!(fs::read(here.path().join("k/file")).unwrap(), b"bytes");
+    assert_eq!(names(here.path()), ["k", "s"]);
+}
+
+#[test]
 fn a_folder_that_cannot_be_examined_leaves_no_hidden_one() {
     if !has("strace") {
         return;
