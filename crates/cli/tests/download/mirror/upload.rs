@@ -152,6 +152,22 @@ fn a_server_without_size_or_time_gets_the_file() {
 }
 
 #[test]
+fn a_hidden_file_that_the_server_does_not_list_is_looked_up() {
+    let (here, origin) = (folder(), Origin::start());
+    for name in [".hidden", "new"] {
+        write(&here.path().join("dir").join(name), b"one", 0);
+    }
+    // As nginx lists them.
+    origin.set("/dir/", Page::new(b"[]", &["Content-Type: application/json"]));
+    let page = Page::new(b"one", &["Last-Modified: Sun, 09 Sep 2001 01:46:40 GMT"]);
+    origin.set("/dir/.hidden", page);
+    put(here.path(), &["-r", "-N", "dir", &origin.url("/")]).succeeded();
+    let mut log = origin.log();
+    log.sort();
+    assert_eq!(log, ["GET /dir/ 200 2", "HEAD /dir/.hidden 200 0", "PUT /dir/new 201 0"]);
+}
+
+#[test]
 fn missing_folders_are_created() {
     let here = folder();
     write(&here.path().join("file"), b"one", 0);

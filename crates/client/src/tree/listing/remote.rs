@@ -27,8 +27,11 @@ struct RemoteFolder {
     path: String,
     /// The entries in it by name.
     entries: HashMap<Vec<u8>, EntryFacts>,
-    /// Whether the folder certainly contains nothing else.
+    /// Whether the folder certainly contains nothing else but hidden files, which many servers do
+    /// not list.
     is_whole: bool,
+    /// Whether the folder exists, as far as is known.
+    exists: bool,
     clock: ClockOffset,
 }
 
@@ -57,6 +60,7 @@ impl RemoteFolders {
             path: url.path().to_owned(),
             entries: HashMap::new(),
             is_whole: false,
+            exists: true,
             clock: ClockOffset::of(&answer.response),
         };
         let status = answer.response.status;
@@ -71,7 +75,7 @@ impl RemoteFolders {
                 Err(_) => (false, None),
             },
             404 | 410 => {
-                folder.is_whole = true;
+                folder.exists = false;
                 (false, answer.connection.finish(&answer.response))
             }
             _ => (false, refused(answer)?),
@@ -100,7 +104,7 @@ impl RemoteFolders {
         if let Some(listed) = listed {
             let name: Vec<u8> = percent_decode_str(name).collect();
             match listed.entries.get(&name) {
-                None if listed.is_whole => return Ok((false, idle)),
+                None if listed.lacks(&name) => return Ok((false, idle)),
                 Some(facts @ EntryFacts { size: Some(_), modified: Some(_), .. }) => {
                     return Ok((listed.clock.is_same(facts, local), idle));
                 }
@@ -122,6 +126,11 @@ impl RemoteFolders {
 }
 
 impl RemoteFolder {
+    /// Returns whether the server certainly has no entry of this name, which is not listed.
+    fn lacks(&self, name: &[u8]) -> bool {
+        !self.exists || (self.is_whole && !name.starts_with(b"."))
+    }
+
     fn fill_from(&mut self, listing: Listing) {
         self.is_whole = listing.is_whole;
         let files = listing.entries.into_iter().filter(|entry| !entry.is_folder);
