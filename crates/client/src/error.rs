@@ -150,17 +150,15 @@ pub enum ProxyError {
         detail: String,
     },
     /// Its response cannot be used.
-    #[error("invalid response from the proxy {address}: {problem}")]
+    #[error("invalid response from {by}: {problem}")]
     InvalidResponse {
-        /// The address of the proxy.
-        address: Box<str>,
+        /// The proxy, with its address.
+        by: Box<str>,
         /// What is wrong with it.
         problem: InvalidResponse,
     },
     /// It is one of another kind, to which a redirect may lead.
-    #[error(
-        "the proxy for this address is one over {scheme}: only proxies over http are supported"
-    )]
+    #[error("the proxy for this address uses {scheme}: only proxies over http are supported")]
     Scheme {
         /// The scheme of its URL.
         scheme: String,
@@ -214,9 +212,11 @@ impl UnusableUrl {
 
 /// Describes the refusal of a server, or of an object store if there is a `code`.
 fn refusal_text(status: u16, code: &str, detail: &str) -> String {
+    // RFC 9110 15.5.8: only a proxy requires this.
+    let by = if status == 407 { "proxy" } else { "server" };
     let status = status_text(status, detail);
     match code {
-        "" => format!("the server answered {status}"),
+        "" => format!("the {by} answered {status}"),
         code => format!("the store answered {status} ({code})"),
     }
 }

@@ -71,7 +71,7 @@ fn a_proxy_of_another_kind_matters_only_where_it_is_used() {
     let url = format!("http://{}/x", moved.address);
     let mut command = get_in(here.path(), &[&url, "-f"]);
     command.env("https_proxy", socks);
-    Running::start(command).finish().failed(1, &["one over socks5"]);
+    Running::start(command).finish().failed(1, &["uses socks5"]);
     // Only one of these files is behind it.
     let files = Server::start(|request, stream| {
         let (head, body) = match request.path.as_str() {
@@ -105,4 +105,23 @@ fn a_proxy_that_does_not_answer_is_named_as_one() {
     }
     get(here.path(), &[&closing.url("/x"), "--no-proxy", "--retries", "0"])
         .failed(1, &["the server closed the connection without a response"]);
+}
+
+#[test]
+fn what_only_a_proxy_can_send_is_not_attributed_to_the_server() {
+    let here = folder();
+    for (answer, words) in [
+        ("SSH-2.0-x", "invalid response from the proxy 127.0.0.1:"),
+        ("HTTP/1.1 200 OK\r\nContent-Length: x", "invalid response from the proxy 127.0.0.1:"),
+        ("HTTP/1.1 407 x\r\nContent-Length: 0", "the proxy answered 407 "),
+        // The server may have sent it.
+        ("HTTP/1.1 404 x\r\nContent-Length: 0", "the server answered 404 "),
+    ] {
+        let proxy = Server::start(move |_, stream| {
+            stream.write_all(format!("{answer}\r\n\r\n").as_bytes())?;
+            close()
+        });
+        let through = proxy.address.to_string();
+        get(here.path(), &["http://127.0.0.1:1/x", "--proxy", &through]).failed(1, &[words]);
+    }
 }

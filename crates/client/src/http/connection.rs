@@ -370,7 +370,7 @@ impl<'a> Connection<'a> {
         let is_http = self.incoming.starts_with(b"HTTP/");
         if !is_http.map_err(|error| ClientError::receiving(self.address(), error))? {
             let problem = "it is not HTTP (is this the right port?)";
-            return Err(InvalidResponse::Protocol(problem).into());
+            return Err(self.route.blamed(InvalidResponse::Protocol(problem).into()));
         }
         let head = match self.incoming.head(MAX_HEAD) {
             Ok(Some(head)) => head,
@@ -378,11 +378,12 @@ impl<'a> Connection<'a> {
                 return Err(ConnectionError::Closed { by: self.route.peer().into() }.into());
             }
             Err(ReceiveError::TooLong) => {
-                return Err(InvalidResponse::Protocol("its head is too long").into());
+                let error = InvalidResponse::Protocol("its head is too long").into();
+                return Err(self.route.blamed(error));
             }
             Err(error) => return Err(ClientError::receiving(self.address(), error)),
         };
-        Response::parse(&head, method)
+        Response::parse(&head, method).map_err(|error| self.route.blamed(error))
     }
 
     /// Discards the rest of a response, if it is short; returns the connection if it can be reused.

@@ -4,6 +4,7 @@ use url::Url;
 
 use super::client::HttpClient;
 use super::connect::{address, hop};
+use crate::error::{ClientError, ProxyError};
 
 /// The route to a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,5 +36,15 @@ impl Route {
     /// Returns who answers the requests, for messages.
     pub(super) fn peer(&self) -> &str {
         if self.is_read_on_the_way() { &self.hop } else { "the server" }
+    }
+
+    /// Attributes an invalid response to the proxy, if it reads the requests.
+    pub(super) fn blamed(&self, error: ClientError) -> ClientError {
+        match error {
+            ClientError::InvalidResponse(problem) if self.is_read_on_the_way() => {
+                ProxyError::InvalidResponse { by: self.peer().into(), problem }.into()
+            }
+            error => error,
+        }
     }
 }

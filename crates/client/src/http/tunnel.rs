@@ -38,7 +38,7 @@ impl Connection<'_> {
                 self.failed(NetworkAction::Connecting, ended)
             }
             ClientError::InvalidResponse(problem) => {
-                ProxyError::InvalidResponse { address: address(proxy).into(), problem }.into()
+                ProxyError::InvalidResponse { by: self.address().into(), problem }.into()
             }
             error => error,
         })

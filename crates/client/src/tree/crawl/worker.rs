@@ -151,7 +151,7 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
             ClientError::InvalidResponse(InvalidResponse::Body(ReceiveError::Engine(_))) => false,
             ClientError::Status { .. }
             | ClientError::InvalidResponse(_)
-            | ClientError::Proxy(ProxyError::Scheme { .. })
+            | ClientError::Proxy(ProxyError::Scheme { .. } | ProxyError::InvalidResponse { .. })
             | ClientError::Url(_) => true,
             ClientError::Connection(
                 ConnectionError::Closed { .. } | ConnectionError::Network { .. },
