@@ -136,7 +136,8 @@ impl Response {
     #[must_use]
     pub fn retry_after(&self, now: SystemTime) -> Option<Duration> {
         let value = self.fields.get("retry-after")?;
-        match number(value) {
+        // More seconds than a number can hold are as good as never.
+        match number(value).or(is_decimal(value).then_some(u64::MAX)) {
             Some(seconds) => Some(Duration::from_secs(seconds)),
             None => {
                 let now = self.fields.get("date").and_then(parse_date).unwrap_or(now);
@@ -255,8 +256,12 @@ fn framing(method: &str, status: u16, fields: &Fields) -> Result<BodyFraming, In
 
 /// Parses a decimal number without a sign.
 fn number(digits: &[u8]) -> Option<u64> {
-    let is_number = digits.iter().all(u8::is_ascii_digit);
-    str::from_utf8(digits).ok()?.parse().ok().filter(|_| is_number)
+    str::from_utf8(digits).ok()?.parse().ok().filter(|_| is_decimal(digits))
+}
+
+/// Returns whether this is a decimal number without a sign.
+fn is_decimal(digits: &[u8]) -> bool {
+    !digits.is_empty() && digits.iter().all(u8::is_ascii_digit)
 }
 
 /// The maximum number of fields of a head.
@@ -361,6 +366,7 @@ mod tests {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
         for (value, seconds) in [
             ("120", Some(120)),
+            ("99999999999999999999", Some(u64::MAX)),
             ("Sun, 06 Nov 1994 08:49:47 GMT", Some(10)),
             ("Sun, 06 Nov 1994 08:49:27 GMT", None),
             ("-1", None),
