@@ -34,6 +34,8 @@ pub(super) struct GetRun<'f> {
     pub(super) rate_limit: Arc<RateLimit>,
     /// The digests that they must have.
     pub(super) sums: Option<ChecksumList>,
+    /// Whether the command has several files, so that lines about one have to name it.
+    pub(super) has_several: bool,
     /// The number of files at once.
     pub(super) parallel: usize,
     /// The files that this command has fetched, or begun to.
@@ -74,7 +76,7 @@ impl GetRun<'_> {
         client: HttpClient<'_>,
         url: &Url,
     ) -> std::result::Result<Option<OsString>, DownloadError> {
-        let on_event = |event: &DownloadEvent<'_>| print::event(self.args.show, event);
+        let on_event = |event: &DownloadEvent<'_>| print::event(self.args.show, None, event);
         Downloader::new(client, self.options()).suggested_name(url, &on_event)
     }
 
@@ -85,7 +87,8 @@ impl GetRun<'_> {
         let prepared =
             prepared.inspect_err(|failure| print::no_transfer(args.show, &item.url, failure))?;
         let Some((downloader, url, destination)) = prepared else { return Ok(()) };
-        let on_event = |event: &DownloadEvent<'_>| print::event(args.show, event);
+        let file = self.has_several.then(|| destination.path());
+        let on_event = |event: &DownloadEvent<'_>| print::event(args.show, file, event);
         let started = Instant::now();
         let work = || downloader.fetch(&url, &destination.target(), gauge, &on_event);
         let outcome = match self.parallel {

@@ -1,6 +1,7 @@
 //! The lines that `underpass get` prints.
 
 use std::io::IsTerminal;
+use std::path::Path;
 
 use indicatif::{BinaryBytes, HumanCount};
 use serde::Serialize;
@@ -59,20 +60,24 @@ pub(crate) fn digests(receipt: &GetReceipt) {
     }
 }
 
-/// Prints that a download is resumed.
-pub(crate) fn resuming(have: u64, total: Option<u64>) {
+/// Returns the line about a download that is resumed.
+pub(crate) fn resuming(have: u64, total: Option<u64>) -> String {
     let of = total.map(|total| format!(" of {}", BinaryBytes(total))).unwrap_or_default();
-    note(&format!("resuming at {}{of}", BinaryBytes(have)));
+    format!("resuming at {}{of}", BinaryBytes(have))
 }
 
-/// Prints an event of a file that is being fetched.
-pub(crate) fn event(show: ShowArgs, event: &DownloadEvent<'_>) {
+/// Prints an event of a file that is being fetched. `file` is its name if there are several.
+pub(crate) fn event(show: ShowArgs, file: Option<&Path>, event: &DownloadEvent<'_>) {
     if show.quiet {
         return;
     }
+    let of_file = file.map(|file| format!("{}: ", file.display())).unwrap_or_default();
+    let note = |line: &str| note(&format!("{of_file}{line}"));
     match event {
-        DownloadEvent::Resuming { have, total } => resuming(*have, *total),
-        DownloadEvent::Retrying { error, after } => note_retry(error, *after),
+        DownloadEvent::Resuming { have, total } => note(&resuming(*have, *total)),
+        DownloadEvent::Retrying { error, after } => {
+            note_retry(&format_args!("{of_file}{error}"), *after);
+        }
         DownloadEvent::SourceDropped { url, error } => {
             let reason = match error {
                 DownloadError::Changed => {

@@ -59,6 +59,7 @@ pub(crate) fn run(args: &GetArgs) -> Result<()> {
         cancel,
         rate_limit: Arc::new(RateLimit::new(args.rate.map(|Size(bytes)| bytes))),
         sums: sums.inspect_err(report)?,
+        has_several: items.len() > 1,
         parallel,
         taken: TakenNames::default(),
         folders: Mutex::default(),

@@ -195,7 +195,9 @@ fn report(show: ShowArgs, event: &TreeEvent<'_>) {
                 "{url}: no link leads to a file in this folder, {links} elsewhere"
             ));
         }
-        TreeEvent::Resuming { have, total } => print::resuming(*have, Some(*total)),
+        TreeEvent::Resuming { have, total } => {
+            output::note(&print::resuming(*have, Some(*total)));
+        }
         TreeEvent::Retrying { error, after } => output::note_retry(error, *after),
         TreeEvent::Removed { path } => {
             let path = path_of(path).display();

@@ -77,6 +77,22 @@ fn a_list_is_fetched_several_files_at_once() {
 }
 
 #[test]
+fn a_line_about_one_of_several_files_names_it() {
+    let (here, origin) = (folder(), Origin::start());
+    origin.set("/a", Page { status: Some(503), ..Page::default() });
+    origin.set("/b", Page::new(b"b", &[]));
+    let (a, b) = (&*origin.url("/a"), &*origin.url("/b"));
+    for (urls, said) in [
+        (&[a][..], "underpass: the server answered 503 "),
+        (&[a, b], "underpass: new/a: the server answered 503 "),
+    ] {
+        let args = [urls, &["-d", "new", "--retries", "1"]].concat();
+        let failed = get(here.path(), &args).failed(1, &["503"]);
+        assert!(failed.stderr.contains(said), "{}", failed.stderr);
+    }
+}
+
+#[test]
 fn a_file_that_is_not_what_the_digests_say_gets_no_name() {
     let (origin, here) = (Origin::start(), folder());
     origin.set("/a", Page::new(b"hello\n", &["ETag: \"1\""]));
