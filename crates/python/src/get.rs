@@ -217,7 +217,7 @@ fn place(path: &Path, url: &Url) -> PyResult<PathBuf> {
     match name_of(url) {
         Some(name) => Ok(path.join(name)),
         None => Err(PyValueError::new_err(format!(
-            "{} does not end in a file name: name a file",
+            "{} does not end in a possible file name: name a file",
             shown(url)
         ))),
     }
