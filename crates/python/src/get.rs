@@ -2,7 +2,9 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::time::Instant;
 
 use pyo3::exceptions::PyValueError;
@@ -11,9 +13,11 @@ use rustix::fs::CWD;
 use underpass_client::download::{
     DownloadError, DownloadOptions, Downloader, Gauge, IfExists, PartialInfo, Target, name_of,
 };
-use underpass_client::tree::{self, TreeError, TreeGauge, TreeOptions};
+use underpass_client::tree::{self, TreeError, TreeEvent, TreeGauge, TreeOptions, TreeOutcome};
 use underpass_client::{ClientError, Url};
 use underpass_engine::atomic_file::{self, folder_at, folder_of};
+use underpass_engine::hint::Plain;
+use underpass_engine::wait::lock;
 use underpass_receipt::{GetReceipt, TreeReceipt, shown};
 
 use crate::callbacks::{Callbacks, Cancel, run_with};
@@ -153,15 +157,20 @@ pub(crate) fn get_tree(
     let gauge = TreeGauge::default();
     let callbacks = Callbacks { cancel, progress: progress.as_ref() };
     run_with(py, &callbacks, &|| (gauge.done(), gauge.total()), |cancel| {
-        let started = Instant::now();
-        let outcome = tree::fetch(&http.client(cancel), &options, &url, &path, &gauge, &|_| {});
+        let (started, last) = (Instant::now(), Mutex::default());
+        let on_event = |event: &TreeEvent<'_>| {
+            if let Some(line) = what_is_missing(event) {
+                *lock(&last) = line;
+            }
+        };
+        let client = http.client(cancel);
+        let outcome = tree::fetch(&client, &options, &url, &path, &gauge, &on_event);
         match outcome {
             Ok(done) => {
                 let mut receipt = TreeReceipt::new(&url, &path, &done, started.elapsed());
-                if done.left_out == 0 {
+                let Some(line) = shortfall(&path, &done, &lock(&last)) else {
                     return Outcome::of(&receipt);
-                }
-                let line = format!("{} lacks {} entries", path.display(), done.left_out);
+                };
                 receipt.receipt.error = Some(line.clone());
                 Outcome::incomplete(&receipt, line)
             }
@@ -179,6 +188,33 @@ pub(crate) fn get_tree(
             }
         }
     })
+}
+
+/// Returns what an event of a folder's download says is missing, and why.
+fn what_is_missing(event: &TreeEvent<'_>) -> Option<String> {
+    match event {
+        TreeEvent::LeftOut { path, reason } => {
+            Some(format!("{}: {reason}", String::from_utf8_lossy(path)))
+        }
+        TreeEvent::ListingCut { url } => Some(format!("{url}: the listing is truncated")),
+        _ => None,
+    }
+}
+
+/// Returns what a fetched folder lacks, if anything; `last` is what was left out last.
+fn shortfall(path: &Path, done: &TreeOutcome, last: &str) -> Option<String> {
+    let path = path.display();
+    match done.left_out {
+        0 => done.refused.map(|errno| {
+            let error = io::Error::from(errno);
+            let error = Plain(&error);
+            format!("{path} has everything, but not all permissions or times: {error}")
+        }),
+        1 => Some(format!("{path} lacks one file, folder or link: {last}")),
+        count => {
+            Some(format!("{path} lacks {count} files, folders or links, the last one: {last}"))
+        }
+    }
 }
 
 /// Checks a number of connections.
