@@ -20,7 +20,7 @@ use super::args::GetArgs;
 use super::usage::{TreeUsage, UrlUsage};
 use super::{print, progress};
 use crate::args::ShowArgs;
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, plain};
 use crate::output::{self, ProgressMeter};
 use underpass_receipt::{TreeReceipt, shown};
 
@@ -116,6 +116,7 @@ pub(crate) fn fetch(args: &GetArgs, url: &Url, tls: &TlsSetup, cancel: &AtomicBo
             receipt.receipt.error = match done.left_out {
                 0 => done.refused.map(|errno| {
                     let error = io::Error::from(errno);
+                    let error = plain(&error);
                     format!("{path} has everything, but not all permissions or times: {error}")
                 }),
                 1 => Some(format!("{path} lacks one file, folder or link: see above")),
