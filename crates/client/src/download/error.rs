@@ -83,6 +83,11 @@ pub enum TargetError {
     /// A different file with this name exists.
     #[error("a different file of this name exists")]
     Exists,
+    /// A file with this name exists, and the server does not tell whether it is the same.
+    #[error(
+        "a file of this name exists, which may be the same: the server sends no size or no time"
+    )]
+    Incomparable,
     /// A file of no earlier download has the name of the partial file or its journal.
     #[error("{}", foreign_text(.name, .journal.as_deref()))]
     Foreign {

@@ -78,7 +78,7 @@ impl Hinted for TargetError {
     fn hint(&self) -> Option<Hint> {
         Some(Hint::new(match self {
             Self::Busy => "wait for it, or name another file with -o",
-            Self::Exists => "--force replaces it",
+            Self::Exists | Self::Incomparable => "--force replaces it",
             Self::Foreign { journal: Some(_), .. } => "remove both, or name another file with -o",
             Self::Foreign { .. } => "remove it, or name another file with -o",
             Self::Replaced => {

@@ -245,6 +245,39 @@ fn an_existing_file_is_replaced_kept_or_recognized_as_the_same() {
 }
 
 #[test]
+fn an_existing_file_is_called_different_only_if_it_is() {
+    let size = "Content-Length: 3";
+    let (time, other) =
+        ("Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT", "Last-Modified: yesterday");
+    for (fields, is_different) in [
+        (format!("Content-Length: 4\n{time}"), true),
+        ("Content-Length: 4".to_owned(), true),
+        (format!("{size}\n{time}"), true),
+        (time.to_owned(), true),
+        (size.to_owned(), false),
+        (format!("{size}\n{other}"), false),
+        (String::new(), false),
+    ] {
+        let head = format!("HTTP/1.1 200 OK\nConnection: close\n{fields}\n\n");
+        let server = Server::start(move |_, stream| {
+            say(stream, &head)?;
+            hang_up()
+        });
+        let mut client = Client::new();
+        fs::write(client.path(), "old").unwrap();
+        client.if_exists = IfExists::SameIsFine;
+        let error = client.get(&server.url("/")).unwrap_err().error;
+        let is_called_different = match error {
+            DownloadError::Target(TargetError::Exists) => true,
+            DownloadError::Target(TargetError::Incomparable) => false,
+            error => panic!("{error}"),
+        };
+        assert_eq!(is_called_different, is_different, "{fields}");
+        assert_eq!(fs::read(client.path()).unwrap(), b"old");
+    }
+}
+
+#[test]
 fn an_error_status_takes_precedence_over_an_existing_file() {
     for status in ["400 Bad Request", "401 Unauthorized", "403 Forbidden", "404 Not Found"] {
         let server = Server::start(move |_, stream| {

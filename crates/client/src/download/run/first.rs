@@ -80,19 +80,16 @@ impl<'j, 'a> Download<'j, 'a> {
                 _ => Err(answer.connection.refusal(&answer.response).into()),
             };
         }
-        let fields = &answer.response.fields;
-        let is_same = answer.response.status == 200
-            && match finished.as_ref().or(recorded.as_ref().map(|recorded| &recorded.version)) {
-                Some(version) => {
-                    StrongValidator::of(&answer.response).as_ref() == Some(version)
-                        && recorded.is_none_or(|recorded| recorded.is_of(&answer.url))
-                }
-                None => {
-                    fields.number("content-length") == Some(size)
-                        && modified(&answer.response).is_some_and(|time| name.has_time(&here, time))
-                }
-            };
-        if is_same {
+        let known = finished.as_ref().or(recorded.as_ref().map(|recorded| &recorded.version));
+        let is_same = match known {
+            _ if answer.response.status != 200 => Some(false),
+            Some(version) => Some(
+                StrongValidator::of(&answer.response).as_ref() == Some(version)
+                    && recorded.as_ref().is_none_or(|recorded| recorded.is_of(&answer.url)),
+            ),
+            None => is_alike(&answer.response, size, |time| name.has_time(&here, time)),
+        };
+        if is_same == Some(true) {
             finished.inspect(|_| self.report_left(name.forget(false)));
             (self.total, self.resumed_at) = (Some(size), size);
             return self.keep_here(&name.open()?, size, &answer, if_exists);
@@ -103,6 +100,7 @@ impl<'j, 'a> Download<'j, 'a> {
                 self.facts.clear();
                 Ok(false)
             }
+            _ if is_same.is_none() => Err(TargetError::Incomparable.into()),
             _ => Err(TargetError::Exists.into()),
         }
     }
@@ -470,6 +468,22 @@ pub(in crate::download) fn request_head<'a>(
         backoff.wait(DownloadError::from(error), has_answered, cancel, |error, after| {
             on_event(&DownloadEvent::Retrying { error, after });
         })?;
+    }
+}
+
+/// Returns whether a head is that of a file of this size, and of a time that passes `has_time`;
+/// `None` if it does not tell.
+fn is_alike(head: &Response, size: u64, has_time: impl Fn(SystemTime) -> bool) -> Option<bool> {
+    match (head.fields.number("content-length").map(|len| len == size), modified(head)) {
+        (Some(false), _) => Some(false),
+        (has_size, Some(time)) => {
+            if has_time(time) {
+                has_size
+            } else {
+                Some(false)
+            }
+        }
+        _ => None,
     }
 }
 
