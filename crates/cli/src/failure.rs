@@ -145,6 +145,7 @@ impl Failure {
             }
             // The command line was right: this is a failed copy, not wrong usage.
             error @ CopyError::Refused(CopyRefusal::Exists { .. }) => Self::line(error),
+            CopyError::Overlap(overlap) => Self::Usage(overlap.into()),
             CopyError::Refused(refusal) => Self::Usage(refusal.into()),
             error => Self::hinted(error.to_string(), &error),
         }

@@ -15,7 +15,7 @@ use underpass_engine::{Capabilities, FileId};
 use underpass_engine::{is_file, mount_epoch};
 
 use crate::attributes;
-use crate::error::{At, CopyError, CopyRefusal, Problems, Result};
+use crate::error::{At, CopyError, CopyRefusal, Overlap, Problems, Result};
 use crate::files::file_system::FUSE;
 use crate::files::folder::open_folder;
 use crate::files::replace::Backups;
@@ -251,7 +251,7 @@ impl<'a> CopyContext<'a> {
     /// Records that something could not be copied, or that a copy lacks something. The rest goes
     /// on.
     pub(crate) fn record_problem(&self, failure: CopyError) {
-        let is_target = matches!(failure, CopyError::Refused(CopyRefusal::IsTarget { .. }));
+        let is_target = matches!(failure, CopyError::Overlap(Overlap::IsTarget { .. }));
         if self.settings.stop_early && !is_target {
             self.is_over.store(true, Ordering::Relaxed);
         }

@@ -35,6 +35,9 @@ pub enum CopyError {
         /// The offset of the first byte that differs.
         at: u64,
     },
+    /// Source and target are the same, or one is in the other.
+    #[error(transparent)]
+    Overlap(#[from] Overlap),
     /// A thread of the copy has panicked, which is a bug. Its unfinished entries, and the folders
     /// above them, may be left under hidden names.
     #[error("a thread panicked, so the copy is incomplete")]
@@ -164,6 +167,32 @@ pub enum CopyRefusal {
         /// The target.
         to: PathBuf,
     },
+    /// The copy would replace an entry that the same call has copied before.
+    #[error("{} would replace {}, which this command has just created", .from.display(), .to.display())]
+    JustMade {
+        /// The original.
+        from: PathBuf,
+        /// The file that it would replace.
+        to: PathBuf,
+    },
+    /// Several sources need a folder as target.
+    #[error("{} is not a folder: several sources need one", .target.display())]
+    NoFolder {
+        /// The path that is no folder.
+        target: PathBuf,
+    },
+    /// Another kind of entry has replaced a file, and might never end when read.
+    #[error("{} is not a file any more: not copied", .from.display())]
+    NotAFile {
+        /// The path of the file.
+        from: PathBuf,
+    },
+    /// A source that keeps its path would be put outside of the target.
+    #[error("{} has .. in it, which leads out of the target", .from.display())]
+    Outside {
+        /// The source.
+        from: PathBuf,
+    },
     /// A symbolic link to a relative path would lead elsewhere from another folder.
     #[error(
         "{} would not point to its source: outside of the current folder, links need an \
@@ -172,6 +201,20 @@ pub enum CopyRefusal {
     )]
     RelativeLink {
         /// The link.
+        to: PathBuf,
+    },
+}
+
+/// How a source and its target overlap.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Overlap {
+    /// A source is in its target, from which it could be removed.
+    #[error("{} is in {}: nothing was deleted there", .from.display(), .to.display())]
+    InTarget {
+        /// The source.
+        from: PathBuf,
+        /// The target.
         to: PathBuf,
     },
     /// A folder would be copied into itself.
@@ -187,40 +230,6 @@ pub enum CopyRefusal {
     IsTarget {
         /// The folder, which is left out.
         from: PathBuf,
-    },
-    /// The copy would replace an entry that the same call has copied before.
-    #[error("{} would replace {}, which this command has just created", .from.display(), .to.display())]
-    JustMade {
-        /// The original.
-        from: PathBuf,
-        /// The file that it would replace.
-        to: PathBuf,
-    },
-    /// A source is in its target, from which it could be removed.
-    #[error("{} is in {}: nothing was deleted there", .from.display(), .to.display())]
-    InTarget {
-        /// The source.
-        from: PathBuf,
-        /// The target.
-        to: PathBuf,
-    },
-    /// A source that keeps its path would be put outside of the target.
-    #[error("{} has .. in it, which leads out of the target", .from.display())]
-    Outside {
-        /// The source.
-        from: PathBuf,
-    },
-    /// Another kind of entry has replaced a file, and might never end when read.
-    #[error("{} is not a file any more: not copied", .from.display())]
-    NotAFile {
-        /// The path of the file.
-        from: PathBuf,
-    },
-    /// Several sources need a folder as target.
-    #[error("{} is not a folder: several sources need one", .target.display())]
-    NoFolder {
-        /// The path that is no folder.
-        target: PathBuf,
     },
     /// Source and target are the same file.
     #[error("{} and {} are the same file", .from.display(), .to.display())]
@@ -253,7 +262,11 @@ impl Hinted for CopyError {
                 Some(Hint::new("a program is writing to one of them, or the disk is failing"))
             }
             Self::Path { action, source, .. } => action.hint(source),
-            Self::Cancelled | Self::Ended | Self::Panicked | Self::Refused(_) => None,
+            Self::Cancelled
+            | Self::Ended
+            | Self::Overlap(_)
+            | Self::Panicked
+            | Self::Refused(_) => None,
             Self::Transfer { source, .. } => match source {
                 Error::Declined { mechanism: Mechanism::Reflink, .. } => Some(Hint::new(
                     "leave out --reflink=always or --mechanism to use what the kernel offers",

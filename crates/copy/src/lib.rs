@@ -54,7 +54,7 @@ use std::time::Duration;
 use rustix::fs::FileType;
 
 pub use attributes::times;
-pub use error::{CopyError, CopyRefusal};
+pub use error::{CopyError, CopyRefusal, Overlap};
 #[cfg(feature = "ends")]
 pub use files::ends;
 pub use files::file_system::name as file_system_name;

@@ -17,7 +17,7 @@ use underpass_engine::atomic_file::{self, folder_at};
 use underpass_engine::hint::Action;
 use underpass_engine::{FileId, is_folder};
 
-use crate::error::{At, CopyError, CopyRefusal, Result};
+use crate::error::{At, CopyError, CopyRefusal, Overlap, Result};
 use crate::observer::CopyObserver;
 use crate::options::{ExistingFiles, Settings};
 use crate::tree::entry::SourceEntry;
@@ -342,10 +342,8 @@ fn refuse_inside(found: &Stat, from: &Path, destination: &PlanDest, plan: &CopyP
         let stat = fstat(&at).at("looking at", || destination.folder.as_path())?;
         let here = FileId::of(&stat);
         if here == FileId::of(found) {
-            return refuse(CopyRefusal::IntoItself {
-                from: from.to_owned(),
-                to: destination_path(destination),
-            });
+            let (from, to) = (from.to_owned(), destination_path(destination));
+            return Err(Overlap::IntoItself { from, to }.into());
         }
         if last == Some(here) {
             return Ok(());

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use underpass_copy::{
-    CopyError, CopyObserver, CopyOptions, CopyOutcome, CopyRefusal, CopyTarget, ExistingFiles,
+    CopyError, CopyObserver, CopyOptions, CopyOutcome, CopyTarget, ExistingFiles, Overlap,
     Preserve, When, copy,
 };
 use underpass_engine::atomic_file::{hidden_name, number_of};
@@ -76,7 +76,7 @@ fn a_folder_is_not_copied_into_itself() {
     let error = run(here.path(), ("a", "a/b/n"), &recursive(), false).unwrap_err();
     let (from, to) = (here.path().join("a"), here.path().join("a/b/n"));
     assert!(
-        matches!(&error, CopyError::Refused(refusal) if *refusal == CopyRefusal::IntoItself { from, to }),
+        matches!(&error, CopyError::Overlap(overlap) if *overlap == Overlap::IntoItself { from, to }),
         "{error}"
     );
 }

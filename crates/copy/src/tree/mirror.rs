@@ -17,7 +17,7 @@ use underpass_engine::{FileId, is_folder};
 
 use crate::attributes::times;
 use crate::context::CopyContext;
-use crate::error::{At, CopyError, CopyRefusal, Result};
+use crate::error::{At, Overlap, Result};
 use crate::files::folder::{open_folder, open_source};
 use crate::options::Follow;
 use crate::options::exclude::is_excluded;
@@ -143,7 +143,7 @@ impl Mirror<'_, '_> {
                 let here = FileId::of(&fstat(&at).at("looking at", path)?);
                 if here == own {
                     let (from, to) = (path(), to.to_owned());
-                    return Err(CopyError::Refused(CopyRefusal::InTarget { from, to }));
+                    return Err(Overlap::InTarget { from, to }.into());
                 }
                 // The root is its own parent.
                 if last == Some(here) {

@@ -15,7 +15,7 @@ use underpass_engine::{FileId, atomic_file};
 
 use crate::attributes;
 use crate::attributes::inherited::InheritedAttrs;
-use crate::error::{At, CopyError, CopyRefusal, Result};
+use crate::error::{At, Overlap, Result};
 use crate::files::file_system::{self, FUSE};
 use crate::files::folder::{open_folder, open_unlisted};
 use crate::tree::dir_pair::{DirOrigin, DirPair};
@@ -344,7 +344,7 @@ impl CopyWorker<'_> {
         let target = fstat(&made.folder).at("looking at", path)?;
         if made.origin == DirOrigin::Existing && FileId::of(&target) == FileId::of(stat) {
             let from = parent.source_path(&entry.name);
-            return Err(CopyError::Refused(CopyRefusal::SameFolder { from, to: path() }));
+            return Err(Overlap::SameFolder { from, to: path() }.into());
         }
         if is_top {
             lock(&self.context.made).push(FileId::of(&target));
@@ -363,7 +363,7 @@ impl CopyWorker<'_> {
         let own = FileId::of(stat);
         if lock(&self.context.made).contains(&own) {
             let from = parent.source_path(&entry.name);
-            return Err(CopyError::Refused(CopyRefusal::IsTarget { from }));
+            return Err(Overlap::IsTarget { from }.into());
         }
         let mut above = Some(parent).filter(|_| entry.follows);
         while let Some(folder) = above {

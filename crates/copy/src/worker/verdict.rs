@@ -11,7 +11,7 @@ use underpass_engine::hint::Action;
 use underpass_engine::wait::lock;
 use underpass_engine::{FileId, atomic_file, is_file};
 
-use crate::error::{At, CopyError, CopyRefusal, Result};
+use crate::error::{At, CopyError, CopyRefusal, Overlap, Result};
 use crate::options::backup::BackupControl;
 use crate::options::{ExistingFiles, LinkKind};
 use crate::tree::dir_pair::{DirOrigin, DirPair};
@@ -227,7 +227,7 @@ impl CopyWorker<'_> {
         let from = folder.source_path(&entry.name);
         let to = || folder.target_path(entry.target());
         let to = self.context.link.clone().unwrap_or_else(to);
-        Err(CopyError::Refused(CopyRefusal::SameFile { from, to }))
+        Err(Overlap::SameFile { from, to }.into())
     }
 
     /// Returns whether the backup of the file with the name of an entry would replace its original.

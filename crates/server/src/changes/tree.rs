@@ -183,9 +183,8 @@ impl<'a> TreeCopy<'a> {
         let refusal = unpoison(rules.refusal.into_inner());
         self.report.add(&outcome.totals.report());
         // The new folder may lie in the copied one.
-        let is_target = |error: &CopyError| {
-            matches!(error, CopyError::Refused(copy::CopyRefusal::IsTarget { .. }))
-        };
+        let is_target =
+            |error: &CopyError| matches!(error, CopyError::Overlap(copy::Overlap::IsTarget { .. }));
         let failed = outcome.problems.into_iter().find(|error| !is_target(error));
         refusal.or(failed.map(|error| not_copied(error, from.as_fd(), name))).map_or(Ok(()), Err)
     }
