@@ -13,42 +13,53 @@ use underpass_engine::hint::in_words;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CacheErrorKind {
-    /// The origin's response contradicts the request or itself, or is unusable.
-    InvalidResponse,
     /// Too many fetches and fills are running and waiting.
     Busy,
     /// The origin has another version now.
     Changed,
-    /// The connection to the origin broke before the end of the response.
-    CutOff,
-    /// The origin denies access to this server.
-    AccessDenied,
+    /// No connection to the origin could be made, or it broke.
+    Connection(ConnectionFault),
     /// The disk failed.
     Disk,
     /// The quota has no space for the object, and none can be freed.
     NoRoom,
-    /// The origin sent something whole without a validator, possibly instead of an error.
-    NoValidator,
-    /// The origin answered with a server error.
-    ServerError,
-    /// The origin redirects to a place that is not allowed.
-    Redirected,
-    /// The origin sent nothing for too long.
-    TimedOut,
-    /// TLS with the origin failed: in the handshake, or because its certificate is not trusted.
-    Tls,
+    /// The origin has responded with something other than the object.
+    Response(ResponseFault),
     /// A folder of the origin has more entries than can be listed.
     TooManyEntries,
+}
+
+/// What is wrong with the connection to an origin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConnectionFault {
+    /// It broke before the end of the response.
+    CutOff,
+    /// The origin sent nothing for too long.
+    TimedOut,
+    /// TLS failed: in the handshake, or because the certificate is not trusted.
+    Tls,
     /// The origin cannot be reached.
     Unreachable,
 }
 
-impl CacheErrorKind {
-    /// Returns an error of this kind with its cause.
-    pub(crate) fn with_source(self, source: impl Error + Send + Sync + 'static) -> CacheError {
-        CacheError { kind: self, source: Some(Arc::new(source)) }
-    }
+/// What is wrong with the response of an origin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ResponseFault {
+    /// The origin denies access to this server.
+    AccessDenied,
+    /// It contradicts the request or itself, or is unusable.
+    Invalid,
+    /// It is something whole without a validator, possibly instead of an error.
+    NoValidator,
+    /// It redirects to a place that is not allowed.
+    Redirected,
+    /// It is a server error.
+    ServerError,
+}
 
+impl CacheErrorKind {
     /// Returns the status for a client that has not received anything of the response yet.
     #[must_use]
     pub fn status(self) -> u16 {
@@ -61,25 +72,24 @@ impl CacheErrorKind {
         self.facts().1
     }
 
+    /// Returns whether the object cannot be stored now, but could be relayed.
+    #[must_use]
+    pub fn is_of_disk(self) -> bool {
+        matches!(self, Self::Disk | Self::NoRoom)
+    }
+
     /// Returns the status, the label, and the text.
     fn facts(self) -> (u16, &'static str, &'static str) {
         match self {
-            Self::InvalidResponse => (502, "origin-invalid", "the origin's answer cannot be used"),
             Self::Busy => (503, "busy", "too many requests to the origin at once; try again soon"),
             Self::Changed => (502, "origin-changed", "the file has changed at the origin"),
-            Self::CutOff => (504, "origin-cut-off", "the connection to the origin was lost"),
-            Self::AccessDenied => (502, "origin-denied", "the origin denied access to this server"),
+            Self::Connection(fault) => fault.facts(),
             Self::Disk => (503, "disk", "the disk of the cache failed"),
-            Self::NoValidator => (502, "origin-no-version", "the origin's answer has no version"),
             Self::NoRoom => (507, "no-room", "the cache has no room for it"),
-            Self::ServerError => (502, "origin-failed", "the origin failed"),
-            Self::Redirected => (502, "origin-redirects", "the origin redirects elsewhere"),
-            Self::TimedOut => (504, "origin-timeout", "the origin did not answer in time"),
-            Self::Tls => (502, "origin-tls", "no secure connection to the origin could be made"),
+            Self::Response(fault) => fault.facts(),
             Self::TooManyEntries => {
                 (507, "too-many-entries", "this folder has more entries than this server lists")
             }
-            Self::Unreachable => (504, "origin-unreachable", "the origin cannot be reached"),
         }
     }
 
@@ -87,13 +97,46 @@ impl CacheErrorKind {
     pub(crate) fn is_transient(self) -> bool {
         matches!(
             self,
-            Self::CutOff
-                | Self::NoValidator
-                | Self::ServerError
-                | Self::TimedOut
-                | Self::Tls
-                | Self::Unreachable
+            Self::Connection(_)
+                | Self::Response(ResponseFault::NoValidator | ResponseFault::ServerError)
         )
+    }
+}
+
+impl ConnectionFault {
+    /// Returns the status, the label, and the text.
+    fn facts(self) -> (u16, &'static str, &'static str) {
+        match self {
+            Self::CutOff => (504, "origin-cut-off", "the connection to the origin was lost"),
+            Self::TimedOut => (504, "origin-timeout", "the origin did not answer in time"),
+            Self::Tls => (502, "origin-tls", "no secure connection to the origin could be made"),
+            Self::Unreachable => (504, "origin-unreachable", "the origin cannot be reached"),
+        }
+    }
+}
+
+impl ResponseFault {
+    /// Returns the status, the label, and the text.
+    fn facts(self) -> (u16, &'static str, &'static str) {
+        match self {
+            Self::AccessDenied => (502, "origin-denied", "the origin denied access to this server"),
+            Self::Invalid => (502, "origin-invalid", "the origin's answer cannot be used"),
+            Self::NoValidator => (502, "origin-no-version", "the origin's answer has no version"),
+            Self::Redirected => (502, "origin-redirects", "the origin redirects elsewhere"),
+            Self::ServerError => (502, "origin-failed", "the origin failed"),
+        }
+    }
+}
+
+impl From<ConnectionFault> for CacheErrorKind {
+    fn from(fault: ConnectionFault) -> Self {
+        Self::Connection(fault)
+    }
+}
+
+impl From<ResponseFault> for CacheErrorKind {
+    fn from(fault: ResponseFault) -> Self {
+        Self::Response(fault)
     }
 }
 
@@ -114,6 +157,14 @@ pub struct CacheError {
 }
 
 impl CacheError {
+    /// Creates an error with its cause.
+    pub(crate) fn new(
+        kind: impl Into<CacheErrorKind>,
+        source: impl Error + Send + Sync + 'static,
+    ) -> Self {
+        Self { kind: kind.into(), source: Some(Arc::new(source)) }
+    }
+
     /// Returns the kind of the error.
     #[must_use]
     pub fn kind(&self) -> CacheErrorKind {
@@ -142,9 +193,9 @@ impl Error for CacheError {
     }
 }
 
-impl From<CacheErrorKind> for CacheError {
-    fn from(kind: CacheErrorKind) -> Self {
-        Self { kind, source: None }
+impl<K: Into<CacheErrorKind>> From<K> for CacheError {
+    fn from(kind: K) -> Self {
+        Self { kind: kind.into(), source: None }
     }
 }
 
@@ -152,12 +203,12 @@ impl From<ClientError> for CacheError {
     fn from(error: ClientError) -> Self {
         let kind = match error {
             ClientError::Connection(ref error) => kind_of(error),
-            ClientError::Cancelled => CacheErrorKind::Unreachable,
-            ClientError::TimedOut(_) => CacheErrorKind::TimedOut,
-            ClientError::Url(_) => CacheErrorKind::Redirected,
-            _ => CacheErrorKind::InvalidResponse,
+            ClientError::Cancelled => ConnectionFault::Unreachable.into(),
+            ClientError::TimedOut(_) => ConnectionFault::TimedOut.into(),
+            ClientError::Url(_) => ResponseFault::Redirected.into(),
+            _ => ResponseFault::Invalid.into(),
         };
-        kind.with_source(error)
+        Self::new(kind, error)
     }
 }
 
@@ -166,16 +217,16 @@ fn kind_of(error: &ConnectionError) -> CacheErrorKind {
     match error {
         ConnectionError::Closed { .. }
         | ConnectionError::Network { action: NetworkAction::Receiving, .. } => {
-            CacheErrorKind::CutOff
+            ConnectionFault::CutOff.into()
         }
         ConnectionError::Network { action: NetworkAction::Handshaking, source, .. }
             if source.kind() != io::ErrorKind::TimedOut =>
         {
-            CacheErrorKind::Tls
+            ConnectionFault::Tls.into()
         }
-        ConnectionError::Tls { .. } => CacheErrorKind::Tls,
-        ConnectionError::Network { .. } => CacheErrorKind::Unreachable,
-        _ => CacheErrorKind::InvalidResponse,
+        ConnectionError::Tls { .. } => ConnectionFault::Tls.into(),
+        ConnectionError::Network { .. } => ConnectionFault::Unreachable.into(),
+        _ => ResponseFault::Invalid.into(),
     }
 }
 

@@ -66,7 +66,7 @@ mod store;
 mod version;
 
 pub use cache::{Cache, CacheEntry, FolderLookup, Lookup, Reader, StoredObject};
-pub use error::{CacheError, CacheErrorKind, OpenError};
+pub use error::{CacheError, CacheErrorKind, ConnectionFault, OpenError, ResponseFault};
 pub use fill::{
     BufferedResponse, FolderEntry, FolderFailure, FolderListing, ObjectRequest, RedirectHost,
     ResponseContent,

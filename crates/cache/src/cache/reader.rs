@@ -161,7 +161,7 @@ impl Reader {
                     return Poll::Ready(Ok(end));
                 }
                 ReadStep::Fail(error)
-                    if matches!(error.kind(), CacheErrorKind::NoRoom | CacheErrorKind::Disk)
+                    if error.kind().is_of_disk()
                         && self.version.validator().is_some()
                         && self.version.broken().is_none() =>
                 {
@@ -203,7 +203,7 @@ impl Reader {
     fn start_relay(&self, why: CacheErrorKind, waker: &Waker) -> Poll<Result<Relay, CacheError>> {
         let permit = ready!(self.permit(&self.shared.relaying, waker))?;
         let (relay, writer) =
-            Relay::new(why).map_err(|error| CacheErrorKind::Busy.with_source(error))?;
+            Relay::new(why).map_err(|error| CacheError::new(CacheErrorKind::Busy, error))?;
         let (shared, object) = (Arc::clone(&self.shared), Arc::clone(&self.object));
         let (version, cdn_loop) = (Arc::clone(&self.version), self.cdn_loop.clone());
         let job = move || {

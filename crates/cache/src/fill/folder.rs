@@ -7,7 +7,7 @@ use rustix::fs::Timespec;
 use underpass_client::s3::{ListedKey, Pages, is_about_signature};
 use underpass_client::{ClientError, Connection, HttpClient, Url};
 
-use crate::error::{CacheError, CacheErrorKind};
+use crate::error::{CacheError, CacheErrorKind, ResponseFault};
 
 /// The listing of a folder in an object store.
 #[derive(Debug)]
@@ -62,8 +62,9 @@ impl FolderEntry {
     }
 }
 
-impl From<CacheErrorKind> for FolderFailure {
-    fn from(kind: CacheErrorKind) -> Self {
+impl<K: Into<CacheErrorKind>> From<K> for FolderFailure {
+    fn from(kind: K) -> Self {
+        let kind: CacheErrorKind = kind.into();
         Self { error: kind.into(), status: kind.status(), retry_after: None }
     }
 }
@@ -71,20 +72,20 @@ impl From<CacheErrorKind> for FolderFailure {
 impl From<ClientError> for FolderFailure {
     fn from(error: ClientError) -> Self {
         let retry_after = error.retry_after();
-        let (kind, status) = match error {
+        let (fault, status) = match error {
             ClientError::Status { status: 401 | 403, .. } | ClientError::Keys(_) => {
-                (Some(CacheErrorKind::AccessDenied), None)
+                (Some(ResponseFault::AccessDenied), None)
             }
             ClientError::Status { ref code, .. } if is_about_signature(code) => {
-                (Some(CacheErrorKind::AccessDenied), None)
+                (Some(ResponseFault::AccessDenied), None)
             }
             ClientError::Status { status: status @ (429 | 500..), .. } => {
-                (Some(CacheErrorKind::ServerError), Some(status))
+                (Some(ResponseFault::ServerError), Some(status))
             }
             _ => (None, None),
         };
-        let error = match kind {
-            Some(kind) => kind.with_source(error),
+        let error = match fault {
+            Some(fault) => CacheError::new(fault, error),
             None => CacheError::from(error),
         };
         let status = status.unwrap_or(error.kind().status());

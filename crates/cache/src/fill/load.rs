@@ -7,7 +7,7 @@ use underpass_protocol::caching::Use;
 
 use super::fetch::fetch;
 use super::request::ObjectRequest;
-use crate::error::CacheErrorKind;
+use crate::error::{CacheError, CacheErrorKind};
 use crate::object::{FetchGuard, FetchOutcome, PendingFetch};
 use crate::ranges::RangeSet;
 use crate::shared::{CacheState, Counters, Permit};
@@ -34,7 +34,7 @@ pub(crate) fn load(
         Ok(loaded) => loaded,
         // The next request can load it; a fetch would need descriptors, too.
         Err(error) if is_shortage(&error) => {
-            let error = CacheErrorKind::Busy.with_source(error);
+            let error = CacheError::new(CacheErrorKind::Busy, error);
             return guard.finish(FetchOutcome::Failed(error, Some(SHORTAGE_WAIT)));
         }
         // The disk has failed.

@@ -15,7 +15,7 @@ use underpass_transport::incoming::BodyFraming;
 
 use super::folder::{FolderFailure, FolderListing, read_folder};
 use super::redirects::{RedirectHost, follow};
-use crate::error::{CacheError, CacheErrorKind};
+use crate::error::{CacheError, CacheErrorKind, ConnectionFault, ResponseFault};
 use crate::key::CacheKey;
 use crate::options::{CacheOptions, OriginOptions};
 
@@ -85,9 +85,9 @@ pub(super) struct OriginFailure {
     pub(super) retry_after: Option<Duration>,
 }
 
-impl From<CacheErrorKind> for OriginFailure {
-    fn from(kind: CacheErrorKind) -> Self {
-        Self { error: kind.into(), retry_after: None }
+impl<K: Into<CacheErrorKind>> From<K> for OriginFailure {
+    fn from(kind: K) -> Self {
+        Self { error: CacheError::from(kind), retry_after: None }
     }
 }
 
@@ -142,7 +142,7 @@ impl Origins {
         let elsewhere = Request { method: "GET", fields };
         let fields: Vec<_> = fields.iter().copied().chain(key.fields()).collect();
         let request = Request { method: "GET", fields: &fields };
-        let mut failure = OriginFailure::from(CacheErrorKind::Unreachable);
+        let mut failure = OriginFailure::from(ConnectionFault::Unreachable);
         let mut server_error = None;
         for (origin, server) in self.origins.iter().enumerate() {
             let idle = match server.acquire(is_resumed) {
@@ -155,7 +155,7 @@ impl Origins {
                 }
             };
             let Ok(url) = Url::parse(&format!("{}{}", server.base, key.as_str())) else {
-                return Err(CacheErrorKind::InvalidResponse.into());
+                return Err(ResponseFault::Invalid.into());
             };
             let for_store: Vec<_>;
             let mut request = request;
@@ -221,7 +221,7 @@ impl Origins {
                 }
             };
             let Ok(url) = Url::parse(&format!("{}{}", server.base, folder.as_str())) else {
-                return Err(CacheErrorKind::InvalidResponse.into());
+                return Err(ResponseFault::Invalid.into());
             };
             match read_folder(&server.client, idle, bucket, &url, requests) {
                 Ok((listing, idle)) => {
@@ -242,7 +242,7 @@ impl Origins {
                 }
             }
         }
-        Err(failure.unwrap_or_else(|| CacheErrorKind::Unreachable.into()))
+        Err(failure.unwrap_or_else(|| ConnectionFault::Unreachable.into()))
     }
 
     /// Stores an idle connection for the next request.

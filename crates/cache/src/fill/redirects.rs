@@ -8,7 +8,7 @@ use underpass_client::{
     ClientError, HttpClient, OpenResponse, Request, UnusableUrl, Url, without_credentials,
 };
 
-use crate::error::{CacheError, CacheErrorKind};
+use crate::error::{CacheError, ConnectionFault, ResponseFault};
 
 /// A host to which an origin may redirect this server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,7 +64,7 @@ impl RedirectHost {
 ///
 /// # Errors
 ///
-/// [`CacheErrorKind::Redirected`] for a redirect from https to http, or from a public into a
+/// [`ResponseFault::Redirected`] for a redirect from https to http, or from a public into a
 /// private network; others if the host does not answer.
 pub(super) fn follow(
     client: &HttpClient<'static>,
@@ -80,7 +80,7 @@ pub(super) fn follow(
         let next = answer
             .response
             .redirect(&answer.url)
-            .map_err(|error| CacheErrorKind::InvalidResponse.with_source(error))?;
+            .map_err(|error| CacheError::new(ResponseFault::Invalid, error))?;
         let Some(next) = next.filter(|next| hosts.iter().any(|host| host.includes(next))) else {
             return Ok((answer, number > 0));
         };
@@ -96,11 +96,11 @@ pub(super) fn follow(
         let peer = connection
             .stream()
             .peer_addr()
-            .map_err(|error| CacheErrorKind::Unreachable.with_source(error))?;
+            .map_err(|error| CacheError::new(ConnectionFault::Unreachable, error))?;
         if !may_go_inside && !is_public(peer.ip()) {
             let host = host_of(&next);
             let source = io::Error::other(format!("{host} is in a private network"));
-            return Err(CacheErrorKind::Redirected.with_source(source));
+            return Err(CacheError::new(ResponseFault::Redirected, source));
         }
         let response = connection.exchange(client, request, &next, false);
         let response = response.map_err(CacheError::from)?;

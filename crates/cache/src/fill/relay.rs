@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 use underpass_engine::wait::lock;
 
-use crate::error::{CacheError, CacheErrorKind};
+use crate::error::{CacheError, CacheErrorKind, ConnectionFault};
 
 /// The client's end of a relay. Dropping it ends the relay.
 pub(crate) struct Relay {
@@ -146,7 +146,7 @@ impl RelayWriter {
                 // Without a length, only the outcome tells.
                 wanted.end == u64::MAX || state.at >= wanted.end
             });
-            let cut_off = if is_whole { Ok(()) } else { Err(CacheErrorKind::CutOff.into()) };
+            let cut_off = if is_whole { Ok(()) } else { Err(ConnectionFault::CutOff.into()) };
             state.ended.get_or_insert(outcome.and(cut_off));
         });
     }

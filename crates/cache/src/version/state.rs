@@ -6,7 +6,7 @@ use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use super::active_fill::ActiveFill;
-use crate::error::{CacheError, CacheErrorKind};
+use crate::error::{CacheError, CacheErrorKind, ConnectionFault};
 use crate::pool::JobOwner;
 use crate::ranges::RangeSet;
 
@@ -145,7 +145,7 @@ impl VersionState {
             let len = match self.len.filter(|_| self.has_validator) {
                 Some(len) => len,
                 None if self.fills.is_empty() => {
-                    return ReadStep::Fail(CacheErrorKind::CutOff.into());
+                    return ReadStep::Fail(ConnectionFault::CutOff.into());
                 }
                 None => u64::MAX,
             };
@@ -279,10 +279,8 @@ impl ActiveReader {
     fn turn_to(&mut self, rest: Range<u64>, is_missing: bool) -> Option<CacheError> {
         self.rest = Some(rest);
         self.is_waiting = is_missing;
-        let is_of_disk = |error: &CacheError| {
-            matches!(error.kind(), CacheErrorKind::NoRoom | CacheErrorKind::Disk)
-        };
-        if !is_missing && !self.failure.as_ref().is_some_and(is_of_disk) {
+        let is_of_disk = self.failure.as_ref().is_some_and(|error| error.kind().is_of_disk());
+        if !is_missing && !is_of_disk {
             self.failure = None;
         }
         self.failure.clone()

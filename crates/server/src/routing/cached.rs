@@ -12,7 +12,7 @@ use crate::server::limits::helper_shares::HelperShares;
 use rustix::fs::sendfile;
 use rustix::io::Errno;
 use tokio::time::timeout;
-use underpass_cache::{CacheEntry, CacheError, CacheErrorKind, Reader};
+use underpass_cache::{CacheEntry, CacheError, CacheErrorKind, ConnectionFault, Reader};
 use underpass_engine::{Chain, Error, FilePart, Source, is_resident};
 use underpass_protocol::caching::CacheStatus;
 use underpass_protocol::request::ClientNet;
@@ -116,7 +116,7 @@ impl CachedBody {
         loop {
             match timeout(STALL_CHECK_INTERVAL, &mut waiting).await {
                 Ok(arrived) => return arrived,
-                Err(_) if self.reader.has_stalled() => return Err(CacheErrorKind::TimedOut.into()),
+                Err(_) if self.reader.has_stalled() => return Err(ConnectionFault::TimedOut.into()),
                 Err(_) => {}
             }
         }

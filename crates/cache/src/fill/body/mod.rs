@@ -19,7 +19,7 @@ use super::body_error::error_of;
 use super::growth::Growth;
 use super::origins::OriginResponse;
 use super::relay::RelayWriter;
-use crate::error::{CacheError, CacheErrorKind};
+use crate::error::{CacheError, CacheErrorKind, ConnectionFault};
 use crate::object::CachedObject;
 use crate::ranges::RangeSet;
 use crate::shared::{CacheState, Counters, FillReport, extent_end};
@@ -214,8 +214,7 @@ impl Fill {
     /// previous version was whole and the origin has failed. If the disk is full, it can be
     /// relayed: its clients are told the reason.
     fn drop_incomplete(&self, why: CacheErrorKind) {
-        let is_of_node = matches!(why, CacheErrorKind::NoRoom | CacheErrorKind::Disk);
-        if !is_of_node && self.object.has_fallback(&self.version) {
+        if !why.is_of_disk() && self.object.has_fallback(&self.version) {
             // New clients get the previous version.
             self.shared.discard(&self.object, &self.version, CacheErrorKind::Changed);
         } else if !self.version.may_go_on() {
@@ -253,7 +252,7 @@ impl Fill {
                 let stream = connection
                     .stream()
                     .try_clone()
-                    .map_err(|error| CacheErrorKind::Busy.with_source(error))?;
+                    .map_err(|error| CacheError::new(CacheErrorKind::Busy, error))?;
                 writer.shared.watch(Some(stream));
                 // The pipe may be full for long; the client's side detects a stalled origin.
                 connection.incoming().set_timeout(None);
@@ -261,7 +260,7 @@ impl Fill {
             }
             None => self.version.file.try_clone().map(File::from),
         };
-        let file = sink.map_err(|error| CacheErrorKind::Disk.with_source(error))?;
+        let file = sink.map_err(|error| CacheError::new(CacheErrorKind::Disk, error))?;
         let mut piece = OpenPiece::at(self.rest.start);
         let whole_body = self.rest.end == u64::MAX;
         while !self.rest.is_empty() {
@@ -331,7 +330,7 @@ impl Fill {
         let (version, id) = (Arc::clone(&self.version), self.id);
         let relay = self.writer.as_ref().map(|writer| Arc::clone(&writer.shared));
         let stream = self.writer.is_none().then(|| connection.stream().try_clone()).transpose();
-        let stream = stream.map_err(|error| CacheErrorKind::Busy.with_source(error))?;
+        let stream = stream.map_err(|error| CacheError::new(CacheErrorKind::Busy, error))?;
         let has_len = self.rest.end != u64::MAX;
         let mut growth = Growth::new(id, version.owner_of(id), start, stream, has_len);
         let (mut notified, mut recorded) = (start, start);
@@ -382,7 +381,7 @@ impl Fill {
         }
         received.outcome.map_err(|error| error_of(error, self.writer.is_some()))?;
         match framing {
-            BodyFraming::Length(len) if bytes != len => Err(CacheErrorKind::CutOff.into()),
+            BodyFraming::Length(len) if bytes != len => Err(ConnectionFault::CutOff.into()),
             _ => Ok(true),
         }
     }

@@ -15,7 +15,7 @@ use super::super::body_error::error_of;
 use super::super::origins::OriginResponse;
 use super::super::request::{file_request, send};
 use super::Fill;
-use crate::error::{CacheError, CacheErrorKind};
+use crate::error::{CacheError, CacheErrorKind, ResponseFault};
 use crate::shared::Counters;
 use crate::store::stored_fields;
 
@@ -55,7 +55,7 @@ impl Fill {
                 drop(received);
                 self.request(false)
             }
-            Err(error) => Err(CacheErrorKind::InvalidResponse.with_source(error)),
+            Err(error) => Err(CacheError::new(ResponseFault::Invalid, error)),
             Ok(Interpretation::Whole { .. }) if self.rest.start == 0 => {
                 if !has_ranges {
                     self.version.set_no_ranges();
@@ -73,16 +73,16 @@ impl Fill {
                     return Ok(received);
                 }
                 if self.version.is_kept_despite(response) {
-                    return Err(CacheErrorKind::NoValidator.into());
+                    return Err(ResponseFault::NoValidator.into());
                 }
                 Err(self.changed())
             }
             Ok(Interpretation::Changed) => Err(self.changed()),
             _ => Err(match response.status {
-                401 | 403 | 407 => CacheErrorKind::AccessDenied.into(),
+                401 | 403 | 407 => ResponseFault::AccessDenied.into(),
                 404 | 410 => self.changed(),
-                429 | 500..=599 => CacheErrorKind::ServerError.into(),
-                _ => CacheErrorKind::InvalidResponse.into(),
+                429 | 500..=599 => ResponseFault::ServerError.into(),
+                _ => ResponseFault::Invalid.into(),
             }),
         }
     }
@@ -115,7 +115,7 @@ impl Fill {
             .shared
             .null
             .try_clone()
-            .map_err(|error| CacheErrorKind::Disk.with_source(error))?;
+            .map_err(|error| CacheError::new(CacheErrorKind::Disk, error))?;
         let options =
             ReceiveOptions { pipes: Some(&self.shared.pipes), ..ReceiveOptions::default() };
         let framing = BodyFraming::Length(len);

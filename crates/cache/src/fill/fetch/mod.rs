@@ -17,7 +17,7 @@ use underpass_client::s3::is_about_signature;
 use underpass_protocol::caching::may_store;
 use underpass_transport::incoming::BodyFraming;
 
-use crate::error::CacheErrorKind;
+use crate::error::{CacheErrorKind, ResponseFault};
 use crate::fill::body::{Fill, relay};
 use crate::fill::buffered::BufferedResponse;
 use crate::fill::origins::{OriginFailure, OriginResponse};
@@ -224,17 +224,15 @@ impl Fetch<'_> {
             304 => {
                 let reason = "304 Not Modified without a condition";
                 self.shared.origin_failed(&self.object().key, &received.base, reason);
-                self.failed(CacheErrorKind::InvalidResponse);
+                self.failed(ResponseFault::Invalid);
             }
             300..=399 if received.has_secrets => self.redirected(&received),
             429 | 500..=599 if current.is_some_and(|current| self.is_usable(current)) => {
                 let pause = retry_after.map(|wait| Instant::now() + wait.min(MAX_PAUSE));
-                self.object().state().pause =
-                    pause.map(|until| (until, CacheErrorKind::ServerError));
-                self.handle_failure(
-                    OriginFailure { error: CacheErrorKind::ServerError.into(), retry_after },
-                    current,
-                );
+                let fault = ResponseFault::ServerError;
+                self.object().state().pause = pause.map(|until| (until, fault.into()));
+                let failure = OriginFailure { error: fault.into(), retry_after };
+                self.handle_failure(failure, current);
             }
             _ => self.response(received),
         }
@@ -261,9 +259,9 @@ impl Fetch<'_> {
             }
             Err(error) => {
                 self.shared.origin_failed(&self.object().key, &received.base, &error.to_string());
-                self.failed(CacheErrorKind::InvalidResponse);
+                self.failed(ResponseFault::Invalid);
             }
-            Ok(_) => self.failed(CacheErrorKind::InvalidResponse),
+            Ok(_) => self.failed(ResponseFault::Invalid),
         }
     }
 
@@ -278,7 +276,7 @@ impl Fetch<'_> {
         }
         // With these statuses an error page cannot replace the body or the location.
         if matches!(response.status, 200..=399) && response.content.is_none() {
-            return self.failed(CacheErrorKind::InvalidResponse);
+            return self.failed(ResponseFault::Invalid);
         }
         let response = Arc::new(response);
         {
@@ -303,7 +301,7 @@ impl Fetch<'_> {
         let OriginResponse { answer, base, .. } = received;
         let refusal = answer.connection.refusal(&answer.response);
         self.shared.origin_failed(&self.object().key, &base, &refusal.to_string());
-        self.failed(CacheErrorKind::AccessDenied);
+        self.failed(ResponseFault::AccessDenied);
     }
 
     /// Reports a redirect that is neither followed nor forwarded, as it may contain secrets.
@@ -313,11 +311,11 @@ impl Fetch<'_> {
         let to = to.as_ref().map_or_else(|| "nowhere".to_owned(), host_of);
         let reason = format!("it redirects to {to}, which no --origin-redirect allows");
         self.shared.origin_failed(&self.object().key, base, &reason);
-        self.failed(CacheErrorKind::Redirected);
+        self.failed(ResponseFault::Redirected);
     }
 
-    fn failed(&self, error: CacheErrorKind) {
-        self.guard.finish(FetchOutcome::Failed(error.into(), None));
+    fn failed(&self, fault: ResponseFault) {
+        self.guard.finish(FetchOutcome::Failed(fault.into(), None));
     }
 
     /// Creates a version from a response whose body starts at `start`, and fills it.
