@@ -13,7 +13,9 @@ use rustix::fs::CWD;
 use underpass_client::download::{
     DownloadError, DownloadOptions, Downloader, Gauge, IfExists, PartialInfo, Target, name_of,
 };
-use underpass_client::tree::{self, TreeError, TreeEvent, TreeGauge, TreeOptions, TreeOutcome};
+use underpass_client::tree::{
+    self, SourceFolderError, TreeError, TreeEvent, TreeGauge, TreeOptions, TreeOutcome,
+};
 use underpass_client::{ClientError, Url};
 use underpass_engine::atomic_file::{self, folder_at, folder_of};
 use underpass_engine::hint::Plain;
@@ -181,7 +183,9 @@ pub(crate) fn get_tree(
                 let status = match &failed.error {
                     TreeError::Client(ClientError::Status { status, .. }) => Some(*status),
                     // There is no folder with this name.
-                    TreeError::IsFile | TreeError::NotThere => Some(404),
+                    TreeError::Source(SourceFolderError::IsFile | SourceFolderError::NotThere) => {
+                        Some(404)
+                    }
                     _ => None,
                 };
                 Outcome::failed(&receipt, line, &failed).status(status)

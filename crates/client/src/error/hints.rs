@@ -6,7 +6,7 @@ use underpass_engine::hint::{Hint, Hinted};
 
 use crate::download::{DownloadError, DownloadFailed, Missing, TargetError};
 use crate::error::{ClientError, ConnectionError, InvalidResponse, ProxyError, TimeoutError};
-use crate::tree::{TreeError, TreeFailed};
+use crate::tree::{SourceFolderError, TreeError, TreeFailed};
 use crate::upload::{ConditionError, UploadError, UploadFailed};
 
 impl Hinted for ClientError {
@@ -108,7 +108,7 @@ impl Hinted for TreeError {
         let goes_on = || Some(Hint::new("the same command resumes it"));
         match self {
             Self::Io { action, source, .. } => action.hint(source),
-            Self::IsFile => Some(Hint::new("leave out -r")),
+            Self::Source(SourceFolderError::IsFile) => Some(Hint::new("leave out -r")),
             Self::Client(error) => match error {
                 ClientError::Proxy(_) | ClientError::Connection(ConnectionError::Tls { .. }) => {
                     error.hint()

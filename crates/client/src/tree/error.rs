@@ -77,12 +77,6 @@ pub(super) type Result<T, E = TreeError> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TreeError {
-    /// Another process is fetching the folder.
-    #[error("another process is fetching {}: wait until it ends", .path.display())]
-    Busy {
-        /// The folder.
-        path: PathBuf,
-    },
     /// The request failed.
     #[error(transparent)]
     Client(#[from] ClientError),
@@ -94,17 +88,6 @@ pub enum TreeError {
         /// The error that ended its download.
         source: Box<DownloadError>,
     },
-    /// Another user's folder, or the unfinished folder of another download, is in the way.
-    #[error("{}", foreign_text(.path, .url.as_deref()))]
-    Foreign {
-        /// The folder.
-        path: PathBuf,
-        /// The URL it was fetched from, if known.
-        url: Option<String>,
-    },
-    /// The URL is that of a file.
-    #[error("it is a file, not a folder")]
-    IsFile,
     /// A system call on a local file or folder failed.
     #[error("{action} {}: {}", .path.display(), Plain(.source))]
     Io {
@@ -115,6 +98,53 @@ pub enum TreeError {
         /// The system's error.
         source: io::Error,
     },
+    /// Nothing was removed, after everything was fetched or left out.
+    #[error("nothing was removed: {0}")]
+    NothingRemoved(PruneRefusal),
+    /// A thread has panicked, which is a bug. Nothing was removed.
+    #[error("a thread panicked, so the folder is incomplete")]
+    Panicked,
+    /// What the server has at the URL is not a folder that can be fetched.
+    #[error(transparent)]
+    Source(#[from] SourceFolderError),
+    /// The folder to be written, or its unfinished copy, cannot be used.
+    #[error(transparent)]
+    Target(#[from] TargetFolderError),
+}
+
+/// The reason why no unlisted entry is removed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PruneRefusal {
+    /// The listing of the folder is empty.
+    #[error("{url} lists nothing")]
+    EmptyListing {
+        /// The URL of the listing.
+        url: String,
+    },
+    /// A listing may lack entries, as if it was cut off or has further pages.
+    #[error("{url} may not list everything")]
+    IncompleteListing {
+        /// The URL of the listing.
+        url: String,
+    },
+    /// More entries would be removed than are allowed.
+    #[error("that would be {count} {}, more than {max}", if *.count == 1 { "entry" } else { "entries" })]
+    TooMany {
+        /// The number of entries that would be removed.
+        count: u64,
+        /// The maximum number.
+        max: u64,
+    },
+}
+
+/// The reason why what a server has at a URL cannot be fetched as a folder.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SourceFolderError {
+    /// The URL is that of a file.
+    #[error("it is a file, not a folder")]
+    IsFile,
     /// The URL has neither an archive nor a listing.
     #[error(
         "{url} is not a folder that can be fetched: the server answers with {}, \
@@ -130,15 +160,6 @@ pub enum TreeError {
     /// No key of the bucket begins with the URL's path.
     #[error("the bucket has no key with this prefix")]
     NotThere,
-    /// Nothing was removed, after everything was fetched or left out.
-    #[error("nothing was removed: {reason}")]
-    NothingRemoved {
-        /// A short reason.
-        reason: String,
-    },
-    /// A thread has panicked, which is a bug. Nothing was removed.
-    #[error("a thread panicked, so the folder is incomplete")]
-    Panicked,
     /// The archive cannot be read.
     #[error(transparent)]
     Tar(#[from] TarError),
@@ -156,6 +177,26 @@ pub enum TreeError {
     },
 }
 
+/// The reason why the folder to be written, or its unfinished copy, cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TargetFolderError {
+    /// Another process is fetching the folder.
+    #[error("another process is fetching {}: wait until it ends", .path.display())]
+    Busy {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// Another user's folder, or the unfinished folder of another download, is in the way.
+    #[error("{}", foreign_text(.path, .url.as_deref()))]
+    Foreign {
+        /// The folder.
+        path: PathBuf,
+        /// The URL it was fetched from, if known.
+        url: Option<String>,
+    },
+}
+
 impl TreeError {
     /// Returns whether a retry may succeed.
     #[must_use]
@@ -170,6 +211,12 @@ impl TreeError {
         source: impl Into<io::Error>,
     ) -> Self {
         Self::Io { action: action.into(), path: path.into(), source: source.into() }
+    }
+}
+
+impl From<TarError> for TreeError {
+    fn from(error: TarError) -> Self {
+        SourceFolderError::from(error).into()
     }
 }
 

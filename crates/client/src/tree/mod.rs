@@ -31,7 +31,10 @@ use crate::tree::error::Result;
 use task::TreeFetch;
 
 pub(crate) use dest::ignores_case;
-pub use error::{TreeError, TreeFailed, TreeMethod, TreeOutcome};
+pub use error::{
+    PruneRefusal, SourceFolderError, TargetFolderError, TreeError, TreeFailed, TreeMethod,
+    TreeOutcome,
+};
 pub use options::{OnTreeEvent, PathFilter, TreeEvent, TreeGauge, TreeOptions};
 pub use paths::{EntryRefusal, check_target, name_of, relative};
 
@@ -42,7 +45,7 @@ pub use paths::{EntryRefusal, check_target, name_of, relative};
 ///
 /// # Errors
 ///
-/// [`TreeFailed`].
+/// [`TreeFailed`], with the reason ([`TreeError`]) and what was fetched until then.
 ///
 /// # On failure
 ///
@@ -90,7 +93,7 @@ pub fn fetch(
         Ok(()) => Ok(done),
         Err(error) => {
             let is_file = is_missing(&error) && is_file(client, &tree.url);
-            let error = if is_file { TreeError::IsFile } else { error };
+            let error = if is_file { SourceFolderError::IsFile.into() } else { error };
             Err(TreeFailed { error, done: Box::new(done) })
         }
     }
@@ -110,7 +113,8 @@ fn run(tree: &mut TreeFetch<'_, '_>) -> Result<()> {
 fn is_missing(error: &TreeError) -> bool {
     matches!(
         error,
-        TreeError::NotThere | TreeError::Client(ClientError::Status { status: 404, .. })
+        TreeError::Source(SourceFolderError::NotThere)
+            | TreeError::Client(ClientError::Status { status: 404, .. })
     )
 }
 

@@ -19,7 +19,7 @@ use super::journal::{ArchiveJournal, remove_stale};
 use super::noted::NotedArchive;
 
 use crate::tree::dest::{DestFolder, ExistingEntry, open_root};
-use crate::tree::error::{Result, TreeError};
+use crate::tree::error::{Result, TargetFolderError, TreeError};
 use crate::tree::paths::{JOURNAL, SUPERSEDED, as_path};
 
 /// The folder into which an archive is unpacked.
@@ -167,7 +167,7 @@ impl UnfinishedFolder {
                 Err(Errno::NOENT) => {}
                 Ok(folder) if names(&folder).map_err(failed)?.is_empty() => {}
                 Ok(_) | Err(Errno::NOTDIR | Errno::LOOP) => {
-                    return Err(TreeError::Foreign { path: at, url: None });
+                    return Err(TargetFolderError::Foreign { path: at, url: None }.into());
                 }
                 Err(errno) => return Err(failed(errno)),
             }
@@ -175,7 +175,8 @@ impl UnfinishedFolder {
         let folder = rustix::io::fcntl_dupfd_cloexec(&self.parent, 0).map_err(failed)?;
         let (journal, noted) = open_journal(folder, &self.parent_path, &self.journal(), path)?;
         if let Some(noted) = noted.as_ref().filter(|noted| noted.origin.url != url) {
-            return Err(TreeError::Foreign { path: at, url: Some(noted.origin.url.clone()) });
+            let url = Some(noted.origin.url.clone());
+            return Err(TargetFolderError::Foreign { path: at, url }.into());
         }
         let dest = self.dest()?;
         Ok((ArchiveDest { path: path.to_path_buf(), unnamed: Some(self), dest }, journal, noted))
@@ -192,7 +193,7 @@ impl UnfinishedFolder {
         let root = openat(&self.parent, &self.part, FOLDER, Mode::empty()).map_err(failed)?;
         // Another user could still change its contents.
         if !is_ours(&root, &self.parent).map_err(failed)? {
-            return Err(TreeError::Foreign { path: at, url: None });
+            return Err(TargetFolderError::Foreign { path: at, url: None }.into());
         }
         let old = openat(&root, SUPERSEDED, FOLDER, Mode::empty()).ok();
         Ok(DestFolder::new(root, ExistingEntry::Ours, old))
@@ -226,8 +227,8 @@ fn open_journal(
     path: &Path,
 ) -> Result<(ArchiveJournal, Option<NotedArchive>)> {
     ArchiveJournal::open(folder, name).map_err(|error| match Errno::from_io_error(&error) {
-        Some(Errno::WOULDBLOCK) => TreeError::Busy { path: path.to_path_buf() },
-        Some(Errno::EXIST) => TreeError::Foreign { path: at.join(name), url: None },
+        Some(Errno::WOULDBLOCK) => TargetFolderError::Busy { path: path.to_path_buf() }.into(),
+        Some(Errno::EXIST) => TargetFolderError::Foreign { path: at.join(name), url: None }.into(),
         _ => TreeError::io("opening the journal of", path, error),
     })
 }

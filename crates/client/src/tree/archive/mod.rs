@@ -13,7 +13,7 @@ use std::thread;
 use underpass_transport::incoming::BodyFraming;
 
 use super::dest::ExistingEntry;
-use super::error::{Result, TreeError, TreeMethod};
+use super::error::{Result, SourceFolderError, TreeError, TreeMethod};
 use super::options::TreeEvent;
 use super::retry::Retry;
 use super::task::TreeFetch;
@@ -213,6 +213,6 @@ fn is_range_from(answer: &OpenResponse<'_>, begins: u64) -> bool {
 }
 
 fn not_an_archive(tree: &TreeFetch<'_, '_>, answer: &OpenResponse<'_>) -> TreeError {
-    let media_type = answer.response.fields.text("content-type").unwrap_or_default();
-    TreeError::NotAFolder { url: TreeFetch::redacted(&tree.url), media_type: media_type.to_owned() }
+    let media_type = answer.response.fields.text("content-type").unwrap_or_default().to_owned();
+    SourceFolderError::NotAFolder { url: TreeFetch::redacted(&tree.url), media_type }.into()
 }

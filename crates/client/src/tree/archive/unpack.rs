@@ -16,7 +16,9 @@ use super::noted::{ArchiveId, LargeFile, NotedArchive};
 use super::stream::ArchiveStream;
 use crate::http::OpenResponse;
 use crate::tree::dest::{DestOutcome, FolderAttrs};
-use crate::tree::error::{Result, TreeError, TreeOutcome, explain, is_about_name};
+use crate::tree::error::{
+    Result, SourceFolderError, TreeError, TreeOutcome, explain, is_about_name,
+};
 use crate::tree::options::{TreeEvent, TreeGauge};
 use crate::tree::paths::{EntryRefusal, as_path, check_target, relative};
 use crate::tree::tar::{Decoder, MemberKind, TarError, TarEvent, TarMember};
@@ -214,7 +216,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         self.tree.gauge.done.store(position, Ordering::Relaxed);
         self.members += 1;
         if self.members > MAX_MEMBERS {
-            return Err(TreeError::TooMany { limit: MAX_MEMBERS });
+            return Err(SourceFolderError::TooMany { limit: MAX_MEMBERS }.into());
         }
         self.note_omission()?;
         self.journal.reached(position).map_err(|error| self.journal_error(error))
@@ -312,7 +314,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
             self.folder_bytes += bytes;
         }
         if self.folder_bytes > MAX_FOLDER_BYTES {
-            Err(TreeError::TooManyNames { limit: MAX_FOLDER_BYTES })
+            Err(SourceFolderError::TooManyNames { limit: MAX_FOLDER_BYTES }.into())
         } else {
             Ok(())
         }

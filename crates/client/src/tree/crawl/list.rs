@@ -14,7 +14,7 @@ use super::queue::{CrawlTask, FolderChain, contents};
 use super::worker::CrawlWorker;
 use crate::download::{PARTIAL_ENDS, partial_names};
 use crate::s3;
-use crate::tree::error::{Result, TreeError};
+use crate::tree::error::{Result, SourceFolderError, TreeError};
 use crate::tree::listing::{self, Listing, ListingEntry, MAX_DEPTH, MAX_NAME_BYTES};
 use crate::tree::options::TreeEvent;
 use crate::tree::paths::{as_path, joined};
@@ -107,24 +107,24 @@ impl CrawlWorker<'_, '_, '_, '_> {
         let crawl = self.crawl;
         let count = listing.entries.len() as u64;
         if listing.is_too_long {
-            return Err(TreeError::TooMany { limit: MAX_ENTRIES });
+            return Err(SourceFolderError::TooMany { limit: MAX_ENTRIES }.into());
         }
         if listing.is_too_large {
-            return Err(TreeError::TooManyNames { limit: MAX_NAME_BYTES });
+            return Err(SourceFolderError::TooManyNames { limit: MAX_NAME_BYTES }.into());
         }
         let bytes = |entry: &ListingEntry| {
             (entry.path.len() + task.entry.path.len() + entry.url.as_str().len()) as u64
         };
         self.count_bytes(listing.entries.iter().map(bytes).sum())?;
         if crawl.found.fetch_add(count, Ordering::Relaxed) + count > MAX_ENTRIES {
-            return Err(TreeError::TooMany { limit: MAX_ENTRIES });
+            return Err(SourceFolderError::TooMany { limit: MAX_ENTRIES }.into());
         }
         if let Some(prune) = &crawl.prune {
             let limit = MAX_NAME_BYTES;
             let kept =
                 prune.record(&task.entry.url, &task.entry.path, task.depth == 0, listing, limit);
             if !kept {
-                return Err(TreeError::TooManyNames { limit });
+                return Err(SourceFolderError::TooManyNames { limit }.into());
             }
         }
         Ok(())
@@ -134,7 +134,7 @@ impl CrawlWorker<'_, '_, '_, '_> {
     pub(super) fn count_bytes(&self, bytes: u64) -> Result<()> {
         let before = self.crawl.found_bytes.fetch_add(bytes, Ordering::Relaxed);
         if before + bytes > MAX_NAME_BYTES as u64 {
-            return Err(TreeError::TooManyNames { limit: MAX_NAME_BYTES });
+            return Err(SourceFolderError::TooManyNames { limit: MAX_NAME_BYTES }.into());
         }
         Ok(())
     }
@@ -186,7 +186,11 @@ impl CrawlWorker<'_, '_, '_, '_> {
         let is_page = is_elsewhere && !listing.is_whole || listing.is_other_page;
         let is_excessive = listing.is_too_long || listing.is_too_large;
         if is_page && is_empty && !listing.is_scripted && !is_excessive {
-            return Err(TreeError::NotAFolder { url: TreeFetch::redacted(&answered), media_type });
+            return Err(SourceFolderError::NotAFolder {
+                url: TreeFetch::redacted(&answered),
+                media_type,
+            }
+            .into());
         }
         // Only the listing of the root may be redirected elsewhere.
         listing.is_whole &= is_root || !is_elsewhere;
@@ -211,7 +215,7 @@ impl CrawlWorker<'_, '_, '_, '_> {
             }
             bytes += pages.token_len();
             if bytes > MAX_NAME_BYTES {
-                return Err(TreeError::TooManyNames { limit: MAX_NAME_BYTES });
+                return Err(SourceFolderError::TooManyNames { limit: MAX_NAME_BYTES }.into());
             }
             let count = count + listing.entries.len() + listing.refused.len();
             listing.is_too_long = count as u64 > MAX_ENTRIES;
@@ -224,7 +228,7 @@ impl CrawlWorker<'_, '_, '_, '_> {
         let is_named = *url == self.crawl.tree.url && !folder.is_empty();
         if is_empty && is_named && !has_own {
             // An object store has folders only as prefixes of keys.
-            Err(TreeError::NotThere)
+            Err(SourceFolderError::NotThere.into())
         } else {
             Ok(listing)
         }

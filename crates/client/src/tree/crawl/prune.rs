@@ -20,7 +20,7 @@ use url::Url;
 use crate::download::PARTIAL_ENDS;
 use crate::error::ClientError;
 use crate::tree::dest::DestFolder;
-use crate::tree::error::{Result, TreeError, TreeOutcome, explain};
+use crate::tree::error::{PruneRefusal, Result, TreeError, TreeOutcome, explain};
 use crate::tree::listing::Listing;
 use crate::tree::options::TreeEvent;
 use crate::tree::paths::{JOURNAL, WRITE_LOG, joined};
@@ -38,7 +38,7 @@ pub(super) struct Prune {
     /// All listed names by the paths of their folders, and the total bytes of both.
     listed: Mutex<(ListedNames, usize)>,
     /// The reason why nothing is removed, if there is one.
-    doubt: Mutex<Option<String>>,
+    doubt: Mutex<Option<PruneRefusal>>,
     if_other_kind: IfOtherKind,
     /// Entries that are files here and listed as folders, or vice versa, and the errors with which
     /// fetching them failed.
@@ -86,14 +86,18 @@ impl Prune {
         listing: &Listing,
         max: usize,
     ) -> bool {
+        let redacted = || TreeFetch::redacted(url);
         let doubt = match listing {
-            Listing { is_whole: false, .. } => "may not list everything",
-            Listing { entries, .. } if is_root && entries.is_empty() => "lists nothing",
-            _ => "",
+            Listing { is_whole: false, .. } => {
+                Some(PruneRefusal::IncompleteListing { url: redacted() })
+            }
+            Listing { entries, .. } if is_root && entries.is_empty() => {
+                Some(PruneRefusal::EmptyListing { url: redacted() })
+            }
+            _ => None,
         };
-        if !doubt.is_empty() {
-            let url = TreeFetch::redacted(url);
-            lock(&self.doubt).get_or_insert_with(|| format!("{url} {doubt}"));
+        if let Some(doubt) = doubt {
+            lock(&self.doubt).get_or_insert(doubt);
         }
         let (listed, bytes) = &mut *lock(&self.listed);
         for entry in &listing.entries {
@@ -130,7 +134,6 @@ impl Prune {
         dest: &DestFolder,
         done: &mut TreeOutcome,
     ) -> Result<()> {
-        let nothing = |reason| Err(TreeError::NothingRemoved { reason });
         let doubt = lock(&self.doubt).take();
         if doubt.is_some() || done.left_out > 0 {
             for (path, errno) in lock(&self.other_kind).drain() {
@@ -138,7 +141,7 @@ impl Prune {
             }
         }
         if let Some(doubt) = doubt {
-            return nothing(doubt);
+            return Err(TreeError::NothingRemoved(doubt));
         }
         if done.left_out > 0 {
             (tree.on_event)(&TreeEvent::NothingRemoved);
@@ -157,8 +160,7 @@ impl Prune {
             for (path, errno) in other_kind.drain() {
                 leave(tree, done, &path, errno);
             }
-            let entries = if count == 1 { "entry" } else { "entries" };
-            return nothing(format!("that would be {count} {entries}, more than {max}"));
+            return Err(TreeError::NothingRemoved(PruneRefusal::TooMany { count, max }));
         }
         // Outer folders first.
         for (path, _) in found.iter().rev().filter(|(_, is_folder)| *is_folder) {

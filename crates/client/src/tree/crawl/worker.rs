@@ -11,7 +11,9 @@ use super::state::Crawl;
 use crate::download::{DownloadError, Missing, TargetError};
 use crate::error::{ClientError, ConnectionError, InvalidResponse, ProxyError};
 use crate::http::{Connection, OpenResponse, Request, Response};
-use crate::tree::error::{Result, TreeError, TreeOutcome, explain, is_about_name};
+use crate::tree::error::{
+    Result, SourceFolderError, TreeError, TreeOutcome, explain, is_about_name,
+};
 use crate::tree::options::TreeEvent;
 use crate::tree::retry::Retry;
 
@@ -136,7 +138,7 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
                 self.leave_out(&task.entry.path, &source.to_string());
                 Ok(())
             }
-            TreeError::NotAFolder { .. } if task.depth > 0 => {
+            TreeError::Source(SourceFolderError::NotAFolder { .. }) if task.depth > 0 => {
                 self.leave_out(&task.entry.path, &error.to_string());
                 Ok(())
             }

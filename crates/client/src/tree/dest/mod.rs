@@ -30,7 +30,7 @@ use underpass_sys::open_beneath;
 
 use self::placed::PlacedFiles;
 pub(crate) use self::placed::ignores_case;
-use super::error::{FOLDER_OF_OTHER_USER, SPECIAL_FILE, TreeError};
+use super::error::{FOLDER_OF_OTHER_USER, SPECIAL_FILE, TargetFolderError, TreeError};
 use super::paths::WRITE_LOG;
 use super::write_log::WriteLog;
 
@@ -109,10 +109,12 @@ impl DestFolder {
     ) -> Result<Self, TreeError> {
         let log = match WriteLog::open(&root) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                return Err(TreeError::Busy { path: path.to_owned() });
+                return Err(TargetFolderError::Busy { path: path.to_owned() }.into());
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                return Err(TreeError::Foreign { path: path.join(WRITE_LOG), url: None });
+                return Err(
+                    TargetFolderError::Foreign { path: path.join(WRITE_LOG), url: None }.into()
+                );
             }
             // Where no file can be created, an interrupted run cannot have left any.
             Err(_) if is_missing(&root, WRITE_LOG) => None,
@@ -437,7 +439,7 @@ pub(super) fn open_root(path: &Path) -> Result<OwnedFd, TreeError> {
         let parent = open(atomic_file::folder_of(path))?;
         let named = statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?;
         if is_of_stranger(&named, &parent) {
-            return Err(TreeError::Foreign { path: path.to_owned(), url: None });
+            return Err(TargetFolderError::Foreign { path: path.to_owned(), url: None }.into());
         }
     }
     Ok(root)

@@ -4,7 +4,7 @@ use underpass_transport::incoming::BodyFraming;
 
 use super::{EntryFacts, Listing, date, read};
 use crate::http::{Connection, OpenResponse, Response};
-use crate::tree::error::{Result, TreeError};
+use crate::tree::error::{Result, SourceFolderError};
 use crate::tree::task::TreeFetch;
 
 /// The media types of listings.
@@ -16,12 +16,12 @@ pub(in crate::tree) fn receive(
 ) -> Result<(Listing, Option<Connection<'_>>)> {
     let response = &answer.response;
     let media_type = response.fields.text("content-type").unwrap_or_default().to_owned();
-    let not_a_folder = || TreeError::NotAFolder {
+    let not_a_folder = || SourceFolderError::NotAFolder {
         url: TreeFetch::redacted(&answer.url),
         media_type: media_type.clone(),
     };
     if !media_type.contains("html") && !media_type.contains("json") {
-        return Err(not_a_folder());
+        return Err(not_a_folder().into());
     }
     let body = answer.connection.read_body(response, MAX_LISTING)?;
     // The links are relative to the URL that answered.
