@@ -15,7 +15,7 @@ use underpass_transport::tls::CERTIFICATE_REQUIRED;
 use url::Url;
 
 pub use connection::{ConnectionError, NetworkAction, is_of_network};
-pub use keys::KeysError;
+pub use keys::{KeyServiceError, KeysError, ProfileError};
 pub use response::InvalidResponse;
 
 /// The reason why a request failed.

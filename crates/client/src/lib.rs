@@ -55,8 +55,8 @@ pub mod tree;
 pub mod upload;
 
 pub use error::{
-    ClientError, ConnectionError, InvalidResponse, KeysError, NetworkAction, ProxyError,
-    TimeoutError, UnusableUrl, is_of_network,
+    ClientError, ConnectionError, InvalidResponse, NetworkAction, ProxyError, TimeoutError,
+    UnusableUrl, is_of_network,
 };
 pub use http::{
     Connection, Credentials, Fields, HttpClient, OpenResponse, Proxies, Request, Response, Sign,

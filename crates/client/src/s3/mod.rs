@@ -33,7 +33,7 @@ use std::time::Duration;
 use url::Url;
 
 use crate::error::ClientError;
-pub use crate::error::KeysError;
+pub use crate::error::{KeyServiceError, KeysError, ProfileError};
 use crate::http::{Credentials, HttpClient, TlsSetup};
 use credentials::KeySources;
 use signer::Signer;

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::Keys;
-use crate::error::KeysError;
+use crate::error::{KeysError, ProfileError};
 
 /// The two files, and the selected profile.
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ impl ProfileFiles {
     ///
     /// # Errors
     ///
-    /// [`KeysError::Read`], or [`KeysError::ProfileNotFound`] if the user named the profile.
+    /// [`KeysError::Read`], or [`ProfileError::NotFound`] if the user named the profile.
     pub fn read(&self) -> Result<Profiles, KeysError> {
         let mut settings = HashMap::new();
         let mut is_there = false;
@@ -40,11 +40,12 @@ impl ProfileFiles {
         if is_there || !self.is_named {
             Ok(settings)
         } else {
-            Err(KeysError::ProfileNotFound {
+            Err(ProfileError::NotFound {
                 profile: self.profile.clone(),
                 credentials: self.credentials.clone().unwrap_or_else(|| "credentials".into()),
                 config: self.config.clone().unwrap_or_else(|| "config".into()),
-            })
+            }
+            .into())
         }
     }
 
@@ -59,10 +60,10 @@ impl ProfileFiles {
                 Ok(Some(Keys { id, secret, token: setting("aws_session_token"), expires: None }))
             }
             ((None, None), Some(setting)) => {
-                Err(KeysError::ProfileUnsupported { profile: self.profile.clone(), setting })
+                Err(ProfileError::Unsupported { profile: self.profile.clone(), setting }.into())
             }
             ((None, None), None) => Ok(None),
-            _ => Err(KeysError::ProfileIncomplete(self.profile.clone())),
+            _ => Err(ProfileError::Incomplete(self.profile.clone()).into()),
         }
     }
 }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use url::{Host, Url};
 
 use super::{KeySource, Keys};
-use crate::error::{ClientError, KeysError};
+use crate::error::{ClientError, KeyServiceError, KeysError};
 use crate::http::{HttpClient, Request, xml};
 
 /// Requests keys from a service; `None` if it does not exist.
@@ -80,11 +80,7 @@ fn web_identity(
         _ => {}
     });
     keys.token = token;
-    if keys.id.is_empty() || keys.secret.is_empty() {
-        Err(KeysError::NoKeys { service: redacted(service) }.into())
-    } else {
-        Ok(keys)
-    }
+    if keys.id.is_empty() || keys.secret.is_empty() { Err(no_keys(service)) } else { Ok(keys) }
 }
 
 fn container(
@@ -94,7 +90,7 @@ fn container(
     token_file: Option<&Path>,
 ) -> Result<Keys, ClientError> {
     if url.scheme() != "https" && !is_near(url) {
-        return Err(KeysError::InsecureService.into());
+        return Err(KeysError::from(KeyServiceError::Insecure).into());
     }
     let token = match token_file {
         Some(file) => Some(secret(file)?),
@@ -103,7 +99,7 @@ fn container(
     let fields: Vec<_> = token.iter().map(|token| ("Authorization", token.as_str())).collect();
     let body = request(client, "GET", url, &fields, &[])
         .map_err(|error| failed("the keys of the container", url, error))?;
-    Document::parse(&body).ok_or_else(|| KeysError::NoKeys { service: redacted(url) }.into())
+    Document::parse(&body).ok_or_else(|| no_keys(url))
 }
 
 /// Returns whether plain HTTP to an address does not leave the machine.
@@ -161,7 +157,12 @@ fn secret(file: &Path) -> Result<String, ClientError> {
 }
 
 fn failed(what: &'static str, url: &Url, error: ClientError) -> ClientError {
-    KeysError::Service { what, service: redacted(url), source: Box::new(error) }.into()
+    let (service, source) = (redacted(url), Box::new(error));
+    KeysError::from(KeyServiceError::Request { what, service, source }).into()
+}
+
+fn no_keys(url: &Url) -> ClientError {
+    KeysError::from(KeyServiceError::NoKeys { service: redacted(url) }).into()
 }
 
 /// Returns a URL without the parts that may be secret.
