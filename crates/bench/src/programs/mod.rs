@@ -145,7 +145,7 @@ pub(crate) fn reported_seconds(finished: &Finished, what: impl Display, size: u6
     }
     let report: ProgramReport = serde_json::from_str(&finished.stdout)
         .map_err(std::io::Error::from)
-        .with_path("reading", "what a peer reports of its work")?;
+        .with_path("reading", "the report of a contender")?;
     if report.bytes == size {
         return Ok(report.elapsed_s);
     }

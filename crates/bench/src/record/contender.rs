@@ -60,7 +60,7 @@ struct ContenderInfo {
 #[derive(PartialEq)]
 enum Group {
     Ours,
-    Peer,
+    Socket,
     Other,
 }
 
@@ -69,11 +69,11 @@ contenders! {
     Auto Ours "auto" "auto" []
     BareClient Other "bare_client" "bare client" ["cc"]
     BareLoop Other "bare_loop" "bare loop" ["cc"]
-    BareSendfile Peer "bare_sendfile" "bare_sendfile" []
-    CMmap Peer "c_mmap" "c_mmap" ["cc"]
-    CMmapLease Peer "c_mmap_lease" "c_mmap_lease" ["cc"]
-    CReadWrite Peer "c_read_write" "c_read_write" ["cc"]
-    CSendfile Peer "c_sendfile" "c_sendfile" ["cc"]
+    BareSendfile Socket "bare_sendfile" "bare_sendfile" []
+    CMmap Socket "c_mmap" "c_mmap" ["cc"]
+    CMmapLease Socket "c_mmap_lease" "c_mmap_lease" ["cc"]
+    CReadWrite Socket "c_read_write" "c_read_write" ["cc"]
+    CSendfile Socket "c_sendfile" "c_sendfile" ["cc"]
     Cp Other "cp" "cp" ["cp"]
     CpArchive Other "cp_a" "cp -a" ["cp"]
     Curl Other "curl" "curl" ["curl"]
@@ -83,21 +83,21 @@ contenders! {
     Dufs Other "dufs" "dufs" ["dufs"]
     Fcp Other "fcp" "fcp" ["fcp"]
     H2o Other "h2o" "h2o" ["h2o"]
-    Iperf3 Peer "iperf3" "iperf3" ["iperf3"]
-    JavaStream Peer "java_stream" "java_stream" ["javac", "java"]
-    JavaTransferTo Peer "java_transfer_to" "java_transfer_to" ["javac", "java"]
+    Iperf3 Socket "iperf3" "iperf3" ["iperf3"]
+    JavaStream Socket "java_stream" "java_stream" ["javac", "java"]
+    JavaTransferTo Socket "java_transfer_to" "java_transfer_to" ["javac", "java"]
     Lighttpd Other "lighttpd" "lighttpd" ["lighttpd"]
-    MemoryCopy Peer "memory_copy" "memory_copy" []
+    MemoryCopy Socket "memory_copy" "memory_copy" []
     Miniserve Other "miniserve" "miniserve" ["miniserve"]
-    Nc Peer "nc" "nc" ["nc"]
+    Nc Socket "nc" "nc" ["nc"]
     Nginx Other "nginx" "nginx" ["nginx"]
     NginxAio Other "nginx_aio" "nginx, aio threads" ["nginx"]
     NginxCache Other "nginx_cache" "nginx, proxy_cache" ["nginx"]
     NginxDirect Other "nginx_direct" "nginx, directio" ["nginx"]
     NginxSlice Other "nginx_slice" "nginx, slice 1m" ["nginx"]
     OneBuffer Ours "one_buffer" "one buffer" []
-    PythonSendall Peer "python_sendall" "python_sendall" ["python3"]
-    PythonSendfile Peer "python_sendfile" "python_sendfile" ["python3"]
+    PythonSendall Socket "python_sendall" "python_sendall" ["python3"]
+    PythonSendfile Socket "python_sendfile" "python_sendfile" ["python3"]
     Rsync Other "rsync_a" "rsync -a" ["rsync"]
     Squid Other "squid" "Squid" ["squid"]
     Tar Other "tar" "tar" ["tar"]
@@ -112,8 +112,8 @@ contenders! {
 
 impl Contender {
     /// Returns the articles' programs, and the others that move bytes without HTTP.
-    pub(crate) fn peers() -> impl Iterator<Item = Self> {
-        ENTRIES.iter().map(|entry| entry.contender).filter(|it| it.is_peer())
+    pub(crate) fn socket_programs() -> impl Iterator<Item = Self> {
+        ENTRIES.iter().map(|entry| entry.contender).filter(|it| it.is_socket_program())
     }
 
     /// Returns its name in records.
@@ -140,8 +140,8 @@ impl Contender {
     }
 
     /// Returns whether it is of the articles, or another program that moves bytes without HTTP.
-    pub(crate) fn is_peer(self) -> bool {
-        self.entry().is_ok_and(|entry| entry.group == Group::Peer)
+    pub(crate) fn is_socket_program(self) -> bool {
+        self.entry().is_ok_and(|entry| entry.group == Group::Socket)
     }
 
     /// Returns whether `underpass` moves the bytes on at least one side.
@@ -154,7 +154,7 @@ impl Contender {
         match self {
             Self::Only(mechanism) => mechanism != Mechanism::Reflink,
             Self::Iperf3 | Self::MemoryCopy | Self::Nc => false,
-            other => other.is_peer(),
+            other => other.is_socket_program(),
         }
     }
 }

@@ -100,7 +100,7 @@ pub(crate) enum Receivers {
     /// `underpass recv` for all alike
     #[default]
     Ours,
-    /// Each peer's own, as in the articles
+    /// Each program's own, as in the articles
     Own,
 }
 

@@ -125,7 +125,7 @@ impl Scenario for Copy<'_> {
         let wall_s = finished.cost.wall_s;
         let (elapsed_s, thread) = match cell.variant.contender {
             Contender::Cp => (wall_s, None),
-            other if other.is_peer() => {
+            other if other.is_socket_program() => {
                 (reported_seconds(&finished, cell.variant, cell.size)?, None)
             }
             ours => {

@@ -64,12 +64,12 @@ impl BadConnection {
         }
     }
 
-    /// Reads up to `most` bytes and returns their number; fails at the end of the stream.
-    pub(super) fn read(&mut self, most: usize) -> io::Result<usize> {
+    /// Reads up to `max` bytes and returns their number; fails at the end of the stream.
+    pub(super) fn read(&mut self, max: usize) -> io::Result<usize> {
         let mut count = 0;
         let mut buffer = [0; 16 << 10];
-        while count < most {
-            let room = buffer.len().min(most - count);
+        while count < max {
+            let room = buffer.len().min(max - count);
             match self.stream.read(&mut buffer[..room]) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Ok(len) => count += len,

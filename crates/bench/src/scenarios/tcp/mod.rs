@@ -123,7 +123,7 @@ struct ArticleArgs {
     #[arg(long, value_enum, default_value = "loopback")]
     over: NetworkKind,
 
-    /// Have peers send to these receivers
+    /// Have the programs of --peer send to these receivers
     #[arg(long, value_enum, default_value = "ours")]
     receivers: Receivers,
 
@@ -136,8 +136,8 @@ struct ArticleArgs {
 }
 
 fn peer(text: &str) -> std::result::Result<Contender, String> {
-    let found = text.parse().ok().filter(|it: &Contender| it.is_peer());
-    let known = || Contender::peers().map(Contender::name).collect::<Vec<_>>().join(", ");
+    let found = text.parse().ok().filter(|it: &Contender| it.is_socket_program());
+    let known = || Contender::socket_programs().map(Contender::name).collect::<Vec<_>>().join(", ");
     found.ok_or_else(|| format!("peers are {}", known()))
 }
 

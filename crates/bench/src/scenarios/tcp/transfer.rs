@@ -177,7 +177,7 @@ impl TcpTransfer<'_> {
                 let chunk = chunk.unwrap_or(cell.size);
                 return Ok(Sender::Thread(send_bare(place, &source, chunk, to)));
             }
-            _ if contender.is_peer() => {
+            _ if contender.is_socket_program() => {
                 let programs = self.programs.as_ref();
                 let command = programs.and_then(|programs| {
                     programs.sender(contender, chunk.unwrap_or(0), &source, to)
@@ -235,7 +235,7 @@ impl TcpTransfer<'_> {
             Sender::Process(finished) if variant.contender == Contender::Nc => {
                 Side::process(Role::Sender, finished.cost.wall_s, finished.cost)
             }
-            Sender::Process(finished) if variant.contender.is_peer() => {
+            Sender::Process(finished) if variant.contender.is_socket_program() => {
                 reported(Role::Sender, &finished, cell)?
             }
             Sender::Process(finished) => {
