@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use underpass_engine::hint::Plain;
+
 use crate::error::ClientError;
 
 /// The reason why a request to an object store cannot be made or signed.
@@ -28,7 +30,7 @@ pub enum KeysError {
     #[error(transparent)]
     Profile(#[from] ProfileError),
     /// A file with a token or a profile cannot be read.
-    #[error("reading {}: {source}", .file.display())]
+    #[error("reading {}: {}", .file.display(), Plain(.source))]
     Read {
         /// The file.
         file: PathBuf,

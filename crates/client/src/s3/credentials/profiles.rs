@@ -152,4 +152,17 @@ mod tests {
         assert!(files("none", true).keys().unwrap_err().to_string().contains("no profile 'none'"));
         assert_eq!(files("none", false).keys().unwrap(), None);
     }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_named_with_the_reason_in_words() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = ProfileFiles {
+            credentials: Some(folder.path().to_owned()),
+            config: None,
+            profile: "default".to_owned(),
+            is_named: false,
+        };
+        let expected = format!("reading {}: Is a directory", folder.path().display());
+        assert_eq!(files.read().unwrap_err().to_string(), expected);
+    }
 }
