@@ -68,7 +68,8 @@ pub enum VaryError {
 ///
 /// # Errors
 ///
-/// [`VaryError`].
+/// [`VaryError`] for `Authorization` and `Cookie`, which identify one client, for fields that the
+/// cache writes itself, such as `Range`, and for those that are not passed on.
 ///
 /// # Examples
 ///

@@ -80,8 +80,9 @@ use worker::CopyWorker;
 ///
 /// # Errors
 ///
-/// If nothing can be copied because of what the paths mean. Later failures are in
-/// [`CopyOutcome::problems`], and everything else is copied.
+/// [`CopyError::Path`] if the target or the sole source cannot be opened, [`CopyError::Overlap`] or
+/// [`CopyError::Refused`] if these paths cannot be combined. Later failures, and those of one
+/// source of several, are in [`CopyOutcome::problems`], and everything else is copied.
 ///
 /// # On failure
 ///

@@ -78,7 +78,8 @@ impl Cache {
     ///
     /// # Errors
     ///
-    /// [`OpenError`].
+    /// [`OpenError::InUse`] if another process or site has it open, [`OpenError::Format`] if it has
+    /// other contents, [`OpenError::Io`] if it cannot be created, read or written.
     pub fn open(options: CacheOptions) -> Result<Self, OpenError> {
         Ok(Self { shared: Arc::new(CacheState::open(options)?) })
     }

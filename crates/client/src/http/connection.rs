@@ -141,7 +141,7 @@ impl<'a> Connection<'a> {
     ///
     /// # Errors
     ///
-    /// [`ClientError`].
+    /// Those of [`send`](Self::send) and [`response`](Self::response); [`ClientError::Keys`].
     pub fn exchange(
         &mut self,
         client: &HttpClient<'a>,
@@ -365,7 +365,7 @@ impl<'a> Connection<'a> {
     ///
     /// # Errors
     ///
-    /// [`ClientError`].
+    /// As [`ClientError::receiving`]; [`ClientError::InvalidResponse`] for more than 64 KiB, too.
     pub fn response(&mut self, method: &str) -> Result<Response, ClientError> {
         let is_http = self.incoming.starts_with(b"HTTP/");
         if !is_http.map_err(|error| ClientError::receiving(self.address(), error))? {

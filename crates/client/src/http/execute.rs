@@ -24,11 +24,13 @@ pub struct OpenResponse<'a> {
 }
 
 impl<'a> HttpClient<'a> {
-    /// Connects to the server of a URL, or to its proxy.
+    /// Connects to the server of a URL, or to its proxy, with TLS for `https`.
     ///
     /// # Errors
     ///
-    /// [`ClientError`].
+    /// [`ClientError::Connection`] if that fails or takes longer than
+    /// [`connect_timeout`](Self::connect_timeout), [`ClientError::Proxy`] if the proxy refuses,
+    /// [`ClientError::Url`] for another scheme, [`ClientError::Cancelled`].
     pub fn connect(&self, url: &Url) -> Result<Connection<'a>, ClientError> {
         Connection::open(self, url)
     }
@@ -38,7 +40,8 @@ impl<'a> HttpClient<'a> {
     ///
     /// # Errors
     ///
-    /// [`ClientError`], for a longer file too.
+    /// Those of [`execute`](Self::execute); [`ClientError::Status`] for any status but 200,
+    /// [`ClientError::InvalidResponse`] for a longer file, too.
     ///
     /// # Examples
     ///
@@ -84,7 +87,10 @@ impl<'a> HttpClient<'a> {
     ///
     /// # Errors
     ///
-    /// [`ClientError`]; any status other than a redirect is a response.
+    /// Those of [`connect`](Self::connect); [`ClientError::TimedOut`] if no head arrives in time,
+    /// [`ClientError::InvalidResponse`] if it is not one of HTTP/1, [`ClientError::Url`] for too many
+    /// redirects or one from `https` to `http`, [`ClientError::Keys`] if it cannot be signed. Any
+    /// status other than a redirect is a response.
     pub fn execute(
         &self,
         idle: Option<Connection<'a>>,
@@ -99,7 +105,8 @@ impl<'a> HttpClient<'a> {
     ///
     /// # Errors
     ///
-    /// [`ClientError`]; any status is a response.
+    /// Those of [`execute`](Self::execute), except for the errors about redirects. Any status is a
+    /// response.
     pub fn send(
         &self,
         idle: Option<Connection<'a>>,
@@ -243,7 +250,8 @@ impl Connection<'_> {
     ///
     /// # Errors
     ///
-    /// [`ClientError`].
+    /// [`ClientError::InvalidResponse`] if it is longer or not validly chunked,
+    /// [`ClientError::Connection`] or [`ClientError::TimedOut`] if it does not arrive whole.
     pub fn read_body(&mut self, response: &Response, max: usize) -> Result<Vec<u8>, ClientError> {
         let body = self.incoming().memory(response.framing, max);
         body.map_err(|error| ClientError::receiving(self.address(), error))

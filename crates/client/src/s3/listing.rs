@@ -60,7 +60,9 @@ impl<'a> Pages<'a> {
     ///
     /// # Errors
     ///
-    /// [`ClientError`]. No further page can be requested then.
+    /// Those of [`HttpClient::execute`]; [`ClientError::Status`] if the store refuses,
+    /// [`ClientError::InvalidResponse`] if a page is not a listing. No further page can be requested
+    /// then.
     pub fn next(
         &mut self,
         client: &HttpClient<'a>,

@@ -53,7 +53,9 @@ impl TargetFolders {
     ///
     /// # Errors
     ///
-    /// [`FolderError`].
+    /// [`FolderError::IsFile`] if a file has the name, [`FolderError::NoParent`] for the first folder
+    /// if its parent is missing (409, RFC 4918 9.3.1), [`FolderError::Client`] for other refusals and
+    /// if the request fails.
     pub fn create<'a>(
         &mut self,
         client: &HttpClient<'a>,
@@ -84,7 +86,8 @@ impl TargetFolders {
     ///
     /// # Errors
     ///
-    /// [`ClientError`].
+    /// Those of [`make_folder`]; 409 ([`ClientError::Status`]) if something on the way is a file, or
+    /// if more than 256 folders are missing.
     pub fn create_with_parents<'a>(
         &mut self,
         client: &HttpClient<'a>,
@@ -117,7 +120,8 @@ pub enum MkcolOutcome {
 ///
 /// # Errors
 ///
-/// [`ClientError`].
+/// [`ClientError::Status`] if the server refuses, 409 if the parent is missing (RFC 4918 9.3.1);
+/// otherwise those of [`HttpClient::execute`].
 pub fn make_folder<'a>(
     client: &HttpClient<'a>,
     url: &Url,

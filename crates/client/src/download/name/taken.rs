@@ -84,7 +84,9 @@ impl TakenNames {
     ///
     /// # Errors
     ///
-    /// [`NameError`].
+    /// [`NameError::Taken`] if it is the name of another file of the command, or of its partial file,
+    /// also in another case where the file system ignores that; [`NameError::Folder`] if the folder
+    /// cannot be examined.
     pub fn take(
         &self,
         item: &ListedFile,

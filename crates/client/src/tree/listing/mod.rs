@@ -86,7 +86,7 @@ pub struct ListingEntry {
 /// The facts about a file in machine-readable listings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EntryFacts {
-    /// Its length.
+    /// Its length in bytes.
     pub size: Option<u64>,
     /// The time of its last modification.
     pub modified: Option<Timespec>,

@@ -64,7 +64,7 @@ impl Address {
     ///
     /// # Errors
     ///
-    /// [`AddressError`].
+    /// [`AddressError::LookUp`] as getaddrinfo(3); other kinds if the text is none of these.
     ///
     /// # Examples
     ///
@@ -91,7 +91,7 @@ impl Address {
     ///
     /// # Errors
     ///
-    /// [`AddressError`].
+    /// Those of [`resolve`](Self::resolve), except for names that do not exist.
     pub fn check(text: &str) -> Result<(), AddressError> {
         match Named::parse(text, 1)? {
             Named::Every(port) => every_address(port).map(drop),
