@@ -16,7 +16,7 @@ use crate::rig::{
 };
 
 const LEN: usize = 40 << 20;
-const STEP: u64 = 1 << 20;
+const STEP: u64 = 2 << 20;
 
 /// A file to send, and folders for received files and for traces.
 struct Stage {
