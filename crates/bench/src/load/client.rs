@@ -30,7 +30,7 @@ impl Host {
         Ok(stream)
     }
 
-    /// Connects likewise, or begins to if `flags` say that nothing is to block.
+    /// Connects in the same way; with `NONBLOCK` in `flags` it only begins to.
     pub(crate) fn begin(
         &self,
         from: Ipv4Addr,

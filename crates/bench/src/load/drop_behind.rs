@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_piece_is_thrown_out_once_each_time_around_well_behind_the_client() {
+    fn every_piece_is_dropped_once_in_each_pass_well_behind_the_client() {
         let mut position = FilePosition { pieces: 20, read: 0, dropped: 0 };
         let mut found = Vec::new();
         for _ in 0..(60 * PIECE / 1000) {

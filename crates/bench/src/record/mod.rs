@@ -97,7 +97,7 @@ pub(crate) enum NetworkKind {
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Receivers {
-    /// `underpass recv` for all alike
+    /// `underpass recv` for all
     #[default]
     Ours,
     /// Each program's own, as in the articles
@@ -127,7 +127,7 @@ pub(crate) enum Role {
 pub(crate) enum SinkKind {
     /// Into /dev/null
     Drop,
-    /// Into a new file, made afresh for each sample
+    /// Into a new file for each sample
     File,
 }
 

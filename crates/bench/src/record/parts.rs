@@ -208,10 +208,10 @@ pub(crate) enum PinnedSides {
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum MemoryState {
-    /// All alike: a file as large as the target is written before and removed
+    /// The same for all: a file as large as the target is written and removed first
     #[default]
     Even,
-    /// As the client before has left it
+    /// As the previous client left it
     Found,
 }
 

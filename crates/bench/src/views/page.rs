@@ -104,7 +104,7 @@ fn charts_of(id: &str, charts: &[Chart], heading: &str) -> Markup {
     }
 }
 
-/// Returns a note as a sentence begins.
+/// Returns a note with a capital letter at its start.
 fn sentence_case(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())

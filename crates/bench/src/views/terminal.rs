@@ -145,7 +145,7 @@ fn line(row: &ChartRow, chart: &Chart, max: f64, labels: usize, screen: Screen) 
     }
 }
 
-/// Returns a bar to the median, and a shadow to the most.
+/// Returns a bar up to the median, and a shadow up to the maximum.
 fn bar(median: f64, max: f64, room: usize, is_unicode: bool) -> String {
     let eighths = (median * room as f64 * 8.0).round() as usize;
     let end = (max * room as f64).round() as usize;

@@ -129,7 +129,7 @@ fn read_slowly(connection: &mut BadConnection, host: &Host) -> io::Result<()> {
     connection.read(1 << 10).map(drop)
 }
 
-/// Downloads a file and resets the connection in its midst, by closing it with unread bytes.
+/// Resets the connection in the middle of a download, by closing it with unread bytes.
 fn reset(connection: &mut BadConnection, host: &Host) -> io::Result<()> {
     connection.say(&host.request(&format!("/{LARGE}")))?;
     match connection.read(1 << 10)? {

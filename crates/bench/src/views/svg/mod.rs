@@ -110,7 +110,7 @@ fn mark(style: usize, x: f64, y: f64) -> Markup {
     html! { polygon class=(format!("mark {}", class(style))) points=(path.join(" ")) {} }
 }
 
-/// Returns the hatching of bars: every look has another one. `id` is that of the drawing.
+/// Returns the hatching of bars: every style has its own. `id` is that of the drawing.
 fn hatching(id: &str, style: usize) -> Markup {
     let lines = match shape(style) {
         0 => "M-2,8L8,-2M4,14L14,4",
