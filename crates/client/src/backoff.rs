@@ -121,7 +121,7 @@ const FIRST_WAIT: Duration = Duration::from_millis(500);
 const MAX_WAIT: Duration = Duration::from_secs(20);
 
 /// The longest wait that a server may ask for; one that asks for more is not retried.
-const MAX_RETRY_AFTER: Duration = Duration::from_secs(600);
+pub(crate) const MAX_RETRY_AFTER: Duration = Duration::from_secs(600);
 
 /// The interval at which a wait checks whether it was cancelled.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);

@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 
 use underpass_engine::hint::{Hint, Hinted};
 
+use crate::backoff::MAX_RETRY_AFTER;
 use crate::download::{DownloadError, DownloadFailed, Missing, TargetError};
 use crate::error::{ClientError, ConnectionError, InvalidResponse, ProxyError, TimeoutError};
 use crate::tree::{SourceFolderError, TreeError, TreeFailed};
@@ -29,6 +30,7 @@ impl Hinted for ClientError {
             {
                 PORT_OF_HTTPS
             }
+            Self::Status { retry_after: Some(wait), .. } if *wait > MAX_RETRY_AFTER => LONG_WAIT,
             Self::Status { code, has_identified, .. } => return of_store(code, *has_identified),
             Self::InvalidResponse(InvalidResponse::Encoded { .. }) => {
                 "--header 'Accept-Encoding: *' saves the encoded bytes"
@@ -118,6 +120,7 @@ impl Hinted for TreeError {
                 {
                     error.hint()
                 }
+                error if error.retry_after() > Some(MAX_RETRY_AFTER) => error.hint(),
                 error if error.is_temporary() => goes_on(),
                 error => error.hint(),
             },
@@ -150,7 +153,9 @@ impl Hinted for UploadError {
             }
             Self::NoLength => return Some(Hint::new("save it to a file first")),
             Self::Client(error @ ClientError::Status { status, code, .. })
-                if *status == 401 || !code.is_empty() =>
+                if *status == 401
+                    || !code.is_empty()
+                    || error.retry_after() > Some(MAX_RETRY_AFTER) =>
             {
                 return error.hint();
             }
@@ -216,10 +221,15 @@ const WRONG_PASSWORD: &str = "the server does not accept this name and password,
 /// The hint for the usual answer of an HTTPS port to unencrypted HTTP.
 const PORT_OF_HTTPS: &str = "if that port speaks HTTPS, write https://";
 
+/// The hint for a server that is not asked again, because it asks for too long a wait.
+const LONG_WAIT: &str = "it asks to wait for more than ten minutes: try again later";
+
 const OTHER_VERSION: &str = "the target does not have the entity tag of --if-match";
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -242,6 +252,29 @@ mod tests {
         assert!(password.is_some_and(|hint| hint.contains("--user")));
         assert!(hint(refusal(400).into()).is_some_and(|hint| hint.contains("https://")));
         assert!(hint(refusal(503).into()).is_some_and(|hint| hint.contains("same command")));
+    }
+
+    #[test]
+    fn a_wait_that_is_too_long_is_the_reason_why_there_is_no_other_attempt() {
+        for (wait, is_named) in [(600, false), (601, true)] {
+            let busy = || {
+                let mut error = refusal(503);
+                if let ClientError::Status { retry_after, .. } = &mut error {
+                    *retry_after = Some(Duration::from_secs(wait));
+                }
+                error
+            };
+            let hints = [
+                busy().hint(),
+                TreeError::from(busy()).hint(),
+                UploadError::from(busy()).hint(),
+                DownloadError::from(busy()).hint(),
+            ];
+            for hint in hints {
+                let hint = hint.map(|hint| hint.to_string()).unwrap_or_default();
+                assert_eq!(hint.contains("ten minutes"), is_named, "{wait}: {hint}");
+            }
+        }
     }
 
     /// Returns the error of a response without an explanation, as to a `HEAD`.
