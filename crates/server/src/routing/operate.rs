@@ -7,7 +7,7 @@ use underpass_cache::{
     Cache, CacheEntry, CacheError, CacheErrorKind, CacheStats, Lookup, ObjectRequest,
 };
 use underpass_observe::transfers::CacheRow;
-use underpass_protocol::request::target::Target;
+use underpass_protocol::request::target::{Target, TargetError, TargetFault};
 use underpass_protocol::response::head::PLAIN_TEXT;
 
 use crate::auth::{Right, access};
@@ -57,8 +57,9 @@ pub(crate) fn methods(ctx: &RequestContext<'_>) -> &'static str {
 /// Declares everything below a path stale.
 async fn expire(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>) -> Response {
     let prefix = target.query.get_path("prefix").unwrap_or_default();
-    let Ok(below) = Target::parse(&prefix, b"") else {
-        return ctx.error(400, "?prefix= is a path, such as /a/");
+    let below = match Target::parse(&prefix, b"") {
+        Ok(below) => below,
+        Err(fault) => return not_a_path(ctx, "prefix", fault),
     };
     let Some(key) = cache.key(&below) else {
         return ctx.error(414, "");
@@ -87,10 +88,12 @@ async fn fill(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>) -> R
         Some(text) => str::from_utf8(&text).ok().and_then(|text| text.parse().ok()),
         None => Some(default),
     };
-    let (Ok(wanted), Some(from), Some(to)) =
-        (Target::parse(&path, b""), number("from", 0), number("to", u64::MAX))
-    else {
-        return ctx.error(400, "?path= is a path, and from= and to= are numbers of bytes");
+    let wanted = match Target::parse(&path, b"") {
+        Ok(wanted) => wanted,
+        Err(fault) => return not_a_path(ctx, "path", fault),
+    };
+    let (Some(from), Some(to)) = (number("from", 0), number("to", u64::MAX)) else {
+        return ctx.error(400, "from= and to= are numbers of bytes");
     };
     let key = match key_of(ctx, cache, &wanted) {
         Ok(key) => key,
@@ -141,6 +144,15 @@ async fn fill(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>) -> R
         Some(Err(error)) => not_filled(ctx, &error, None),
         None => ctx.error(CLIENT_LEFT, ""),
     }
+}
+
+/// Returns the refusal of a parameter that is not a path.
+fn not_a_path(ctx: &RequestContext<'_>, name: &str, fault: TargetError) -> Response {
+    let why = match fault {
+        TargetError::Malformed(TargetFault::Form) => "write a path such as /a/b".to_owned(),
+        fault => fault.to_string(),
+    };
+    ctx.error(400, &format!("?{name}=: {why}"))
 }
 
 /// Returns the refusal to fill what is not stored; `None` if it is stored, or if reading

@@ -335,6 +335,30 @@ fn failed_paths_of_a_fill_are_reported_and_the_others_filled() {
 }
 
 #[test]
+fn a_path_that_no_file_has_is_refused_with_the_reason() {
+    let origin = Origin::of(&Object::new(b"hello".to_vec(), "a"));
+    let node = Node::new(&origin.url(), &[]);
+    let (code, _, said) = fill(&node, "/100%\n/a#b\n/a%2Fb\n/a\n", &[]);
+    assert_eq!(code, Some(1), "{said}");
+    for why in ["/100%: ", "%25", "/a#b: ", "%23", "/a%2Fb: ", "a slash"] {
+        assert!(said.contains(why), "{why}: {said}");
+    }
+    let refused = |target: &str| {
+        let reply = node.ask("POST", target, &["Content-Length: 0"]);
+        assert_eq!(reply.status, 400, "{target}");
+        String::from_utf8(reply.body).unwrap()
+    };
+    for target in ["fill?path=a", "fill", "expire?prefix=a", "expire"] {
+        let said = refused(&format!("/.underpass/{target}"));
+        assert!(said.contains("write a path such as /a/b"), "{said}");
+    }
+    assert!(refused("/.underpass/fill?path=/a&from=x").contains("numbers of bytes"));
+    assert!(
+        refused("/.underpass/expire?prefix=/a%2500").contains("?prefix=: the path contains a NUL")
+    );
+}
+
+#[test]
 fn a_server_without_a_cache_is_no_node() {
     let folder = folder();
     let list = folder.path().join("list");
