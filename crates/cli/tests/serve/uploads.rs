@@ -382,6 +382,19 @@ fn a_server_outlives_an_upload_over_the_limit_of_a_file() {
 }
 
 #[test]
+fn nothing_is_kept_of_an_upload_that_is_larger_than_a_file_may_be() {
+    let Some(stage) = Stage::new(&["curl"]) else { return };
+    let server = serve_by(limited("-f 16"), &stage.served, &["--allow-upload"]);
+    let range = format!("Content-Range: bytes 0-{}/{LEN}", LEN - 1);
+    for fields in [&[&*range][..], &["Upload-Complete: ?1", "Upload-Draft-Interop-Version: 8"]] {
+        let args: Vec<_> = fields.iter().flat_map(|field| ["-H", field]).collect();
+        let answer = stage.upload(&server, &args);
+        assert!(answer.ends_with("413"), "{answer}");
+        until("nothing is left", || names(stage.served.path()).is_empty());
+    }
+}
+
+#[test]
 fn an_upload_outlives_a_server_that_is_killed() {
     let Some(stage) = Stage::new(&[]) else { return };
     let mut server = stage.serve(&[], &[]);

@@ -41,6 +41,12 @@ impl UploadRefusal {
         Self { problem: Some(problem), ..Self::new(problem.status(), "") }
     }
 
+    /// Returns whether the file is larger than the server or its disk allows: resuming the upload
+    /// would not help.
+    pub(crate) fn is_too_large(&self) -> bool {
+        self.status == 413
+    }
+
     /// Adds a field.
     pub(crate) fn with(mut self, name: &'static str, value: impl ToString) -> Self {
         self.fields.push((name, value.to_string()));

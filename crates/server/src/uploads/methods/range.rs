@@ -35,7 +35,9 @@ pub(crate) fn put(upload: &mut ActiveUpload<'_>, range: ContentRange) -> Result<
         );
     disk_space::release(new_file.file());
     let written = range.first + upload.received();
-    if written == 0 {
+    let is_too_large =
+        !upload.is_too_long() && outcome.as_ref().is_err_and(UploadRefusal::is_too_large);
+    if written == 0 || is_too_large {
         new_file.discard();
         return outcome.and_then(|_| Err(UploadRefusal::new(400, MISSING)));
     }

@@ -203,7 +203,7 @@ fn append(
             // The client of a creation may not have received the address, even if it was sent.
             let is_creation = upload.request.method == Method::Put;
             let is_unknown = is_creation && (offset == 0 || !step.is_announced);
-            if is_unknown || is_too_long {
+            if is_unknown || refusal.is_too_large() {
                 new_file.discard();
             } else {
                 // The reason why the body ended says more than that its part is lost.
