@@ -24,14 +24,14 @@ use underpass_receipt::{CopyReceipt, Receipt};
 pub(super) fn run(args: &CpArgs, options: &CopyOptions, from: &Path, path: &Path) -> Result<()> {
     let show = args.movement.show;
     refuse_words(args, options, path)?;
-    if is_same_end(from, path) {
-        return Err(CpError::same_end(from, path).into());
-    }
     let not_begun = |failed| print::not_begun(failed, show, 0.0);
     // If the target is kept, the source is not opened: it may be a FIFO without a writer.
     if is_kept(options, from, path).map_err(not_begun)? {
         print::not_moved(show, NotMoved::Kept);
         return Ok(());
+    }
+    if is_same_end(from, path) {
+        return Err(CpError::same_end(from, path).into());
     }
     if args.dry_run {
         check_ends(from, path).map_err(Failure::from).map_err(not_begun)?;

@@ -269,6 +269,8 @@ pub(crate) const CASES: &[Case] = &[
     case("-l onto itself", "echo x >f", "-l f f"),
     case("-n onto itself", "echo x >f", "-n f f"),
     case("-n over a link to it", "echo x >f; ln -s f l", "-n f l"),
+    case("-n of a FIFO onto itself", "mkfifo p", "-n p p"),
+    case("-n of a device over a link to it", "ln -s /dev/null l", "-n /dev/null l"),
     case("-n of a link over its file", "echo x >f; ln -s f l", "-nP l f"),
     case("-rn into itself by a link", "mkdir a; echo x >a/f; ln -s a b", "-rnT a b"),
     case("-u onto itself", "echo x >f", "-u f f"),
