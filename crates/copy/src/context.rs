@@ -432,8 +432,8 @@ impl<'a> CopyContext<'a> {
         merge::merge(&self.settings, from, there, &mut stays)
     }
 
-    /// Returns whether a file gives way to one that comes out of a hidden folder, as it would have
-    /// had it been there before.
+    /// Returns whether a file gives way to an entry that comes out of a hidden folder. Without force
+    /// it has to be writable, also for a link, which would have replaced it had it been there before.
     fn may_take_name(&self, folder: &DirPair, clash: &Clash<'_>) -> Result<bool> {
         let settings = &self.settings;
         let to = || folder.target_path(c"").join(clash.path);

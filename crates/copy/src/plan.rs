@@ -56,7 +56,7 @@ pub(crate) struct CopyPlan {
     pub(crate) sweeps: bool,
     /// The size in bytes, if one file is copied.
     pub(crate) len: Option<u64>,
-    /// The target as it was given, if it is a link that was followed.
+    /// The target as it was given, if it is a link to the file that the only source is copied to.
     pub(crate) link: Option<PathBuf>,
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct CopyPlan {
 struct PlanDest {
     folder: PathBuf,
     name: Option<Vec<u8>>,
-    /// The target as it was given, if it is a link that was followed.
+    /// The target as it was given, if it is a link to the file that the only source is copied to.
     link: Option<PathBuf>,
 }
 

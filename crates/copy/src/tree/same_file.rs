@@ -58,8 +58,11 @@ pub(crate) fn is_named_twice(
     stat: &Stat,
     there: &Stat,
 ) -> bool {
+    let replaces =
+        matches!(settings.existing, ExistingFiles::Replace | ExistingFiles::ReplaceOlder);
     is_link(stat)
         && is_one(stat, there)
+        && replaces
         && !settings.removes_existing()
         && !is_same_name(folder, entry)
 }

@@ -13,7 +13,7 @@ use underpass_engine::{FileId, atomic_file, is_file};
 
 use crate::error::{At, CopyError, CopyRefusal, Overlap, Result};
 use crate::options::backup::BackupControl;
-use crate::options::{ExistingFiles, LinkKind};
+use crate::options::{ExistingFiles, Follow, LinkKind};
 use crate::tree::dir_pair::{DirOrigin, DirPair};
 use crate::tree::entry::SourceEntry;
 use crate::tree::same_file::{is_copy_of, is_kept, is_named_twice, is_same};
@@ -173,8 +173,10 @@ impl CopyWorker<'_> {
         }
         // An earlier run made the entries in its hidden folder.
         let is_ours = folder.origin == DirOrigin::Adopted;
-        // As with coreutils, the file need not be writable for a new link, device or FIFO.
-        let is_read = !settings.recursive && own_kind != FileType::Symlink;
+        // As with coreutils, the file need not be writable for a new link, device or FIFO, unless
+        // all links are followed.
+        let is_read = settings.follow == Follow::Always
+            || !settings.recursive && own_kind != FileType::Symlink;
         let moves_bytes = has_bytes(own_kind) || is_read;
         if has_bytes(kind) && moves_bytes && !settings.force && !removes && !is_ours {
             let flags = AtFlags::EACCESS;

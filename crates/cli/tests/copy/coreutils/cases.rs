@@ -224,6 +224,12 @@ pub(crate) const CASES: &[Case] = &[
     )
     .by_user(),
     case(
+        "a FIFO over a file that is not writable, with -L",
+        "mkdir a t; mkfifo a/p; echo z >t/p; chmod 444 t/p",
+        "-rLT a t",
+    )
+    .by_user(),
+    case(
         "forced over what is not writable",
         "echo x >f; echo y >g; chmod 644 f; chmod 444 g",
         "-f f g",

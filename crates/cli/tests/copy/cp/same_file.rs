@@ -8,6 +8,7 @@ use std::process::Command;
 
 use underpass_testkit::{Content, tree};
 
+use crate::cp::cp_in;
 use crate::rig::{Finished, Running, folder, has, traced, underpass};
 
 /// Makes the files of a case.
@@ -176,6 +177,16 @@ fn links_that_are_no_danger_are_copied() {
         };
         assert_eq!(clean(ours.2), clean(theirs.1), "{script}: {words}");
     }
+}
+
+#[test]
+fn two_names_of_one_link_exist_for_no_clobber() {
+    let here = folder();
+    prepare("ln -s nowhere g; ln g h", here.path());
+    let run = |option| cp_in(here.path(), &["--json", "-P", option, "g", "h"]);
+    assert_eq!(run("-n").succeeded().receipt()["kept"], 1);
+    assert_eq!(run("--update=none-fail").code(), Some(2));
+    assert_eq!(run("--update=all").succeeded().receipt()["kept"], 0);
 }
 
 /// Where coreutils destroys something, this program does not.
