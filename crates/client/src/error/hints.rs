@@ -30,7 +30,7 @@ impl Hinted for ClientError {
             {
                 PORT_OF_HTTPS
             }
-            Self::Status { retry_after: Some(wait), .. } if *wait > MAX_RETRY_AFTER => LONG_WAIT,
+            Self::Status { .. } if asks_for_long_wait(self) => LONG_WAIT,
             Self::Status { code, has_identified, .. } => return of_store(code, *has_identified),
             Self::InvalidResponse(InvalidResponse::Encoded { .. }) => {
                 "--header 'Accept-Encoding: *' saves the encoded bytes"
@@ -120,7 +120,7 @@ impl Hinted for TreeError {
                 {
                     error.hint()
                 }
-                error if error.retry_after() > Some(MAX_RETRY_AFTER) => error.hint(),
+                error if asks_for_long_wait(error) => error.hint(),
                 error if error.is_temporary() => goes_on(),
                 error => error.hint(),
             },
@@ -153,9 +153,7 @@ impl Hinted for UploadError {
             }
             Self::NoLength => return Some(Hint::new("save it to a file first")),
             Self::Client(error @ ClientError::Status { status, code, .. })
-                if *status == 401
-                    || !code.is_empty()
-                    || error.retry_after() > Some(MAX_RETRY_AFTER) =>
+                if *status == 401 || !code.is_empty() || asks_for_long_wait(error) =>
             {
                 return error.hint();
             }
@@ -221,8 +219,12 @@ const WRONG_PASSWORD: &str = "the server does not accept this name and password,
 /// The hint for the usual answer of an HTTPS port to unencrypted HTTP.
 const PORT_OF_HTTPS: &str = "if that port speaks HTTPS, write https://";
 
-/// The hint for a server that is not asked again, because it asks for too long a wait.
-const LONG_WAIT: &str = "it asks to wait for more than ten minutes: try again later";
+/// Returns whether there is no other attempt because the server asks for too long a wait.
+fn asks_for_long_wait(error: &ClientError) -> bool {
+    error.is_temporary() && error.retry_after() > Some(MAX_RETRY_AFTER)
+}
+
+const LONG_WAIT: &str = "the server asks for a wait of more than ten minutes: try again later";
 
 const OTHER_VERSION: &str = "the target does not have the entity tag of --if-match";
 
@@ -256,9 +258,9 @@ mod tests {
 
     #[test]
     fn a_wait_that_is_too_long_is_the_reason_why_there_is_no_other_attempt() {
-        for (wait, is_named) in [(600, false), (601, true)] {
+        for (status, wait, is_named) in [(503, 600, false), (503, 601, true), (404, 601, false)] {
             let busy = || {
-                let mut error = refusal(503);
+                let mut error = refusal(status);
                 if let ClientError::Status { retry_after, .. } = &mut error {
                     *retry_after = Some(Duration::from_secs(wait));
                 }
@@ -272,7 +274,7 @@ mod tests {
             ];
             for hint in hints {
                 let hint = hint.map(|hint| hint.to_string()).unwrap_or_default();
-                assert_eq!(hint.contains("ten minutes"), is_named, "{wait}: {hint}");
+                assert_eq!(hint.contains("ten minutes"), is_named, "{status} {wait}: {hint}");
             }
         }
     }
