@@ -34,7 +34,7 @@ pub enum ClientError {
     /// The keys of an object store are missing or cannot be read.
     #[error(transparent)]
     Keys(Box<KeysError>),
-    /// The proxy does not connect to the server.
+    /// The proxy does not connect to the server, or its response is invalid.
     #[error(transparent)]
     Proxy(#[from] ProxyError),
     /// The server answered with an error status.
@@ -133,7 +133,7 @@ impl ClientError {
     }
 }
 
-/// The reason why a proxy does not connect to the server.
+/// The reason why nothing can be fetched through a proxy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProxyError {

@@ -23,9 +23,7 @@ use super::credentials::{Signature, in_url, without_credentials};
 use super::response::Response;
 use super::route::Route;
 use super::xml::{StoreRefusal, plain};
-use crate::error::{
-    ClientError, ConnectionError, InvalidResponse, NetworkAction, TimeoutError, UnusableUrl,
-};
+use crate::error::{ClientError, ConnectionError, NetworkAction, TimeoutError, UnusableUrl};
 
 /// A request with its URL and body, ready to be sent.
 #[derive(Clone, Copy)]
@@ -180,16 +178,18 @@ impl<'a> Connection<'a> {
         method: &str,
         on_interim: &mut (dyn FnMut(&Response) + Send),
     ) -> Result<Response, ClientError> {
-        let bad = |problem| Err(InvalidResponse::Protocol(problem).into());
         for _ in 0..MAX_INTERIM {
             let response = self.response(method)?;
             match response.status {
-                101 => return bad("it changes to a protocol that was not requested"),
+                101 => {
+                    let problem = "it changes to a protocol that was not requested";
+                    return Err(self.route.invalid(problem));
+                }
                 100..200 => on_interim(&response),
                 _ => return Ok(response),
             }
         }
-        bad("too many interim answers")
+        Err(self.route.invalid("too many interim answers"))
     }
 
     /// Returns whether nothing has arrived since the last response. Any input is the end of the
@@ -370,17 +370,14 @@ impl<'a> Connection<'a> {
         let is_http = self.incoming.starts_with(b"HTTP/");
         if !is_http.map_err(|error| ClientError::receiving(self.address(), error))? {
             let problem = "it is not HTTP (is this the right port?)";
-            return Err(self.route.blamed(InvalidResponse::Protocol(problem).into()));
+            return Err(self.route.invalid(problem));
         }
         let head = match self.incoming.head(MAX_HEAD) {
             Ok(Some(head)) => head,
             Ok(None) | Err(ReceiveError::Ended) => {
                 return Err(ConnectionError::Closed { by: self.route.peer().into() }.into());
             }
-            Err(ReceiveError::TooLong) => {
-                let error = InvalidResponse::Protocol("its head is too long").into();
-                return Err(self.route.blamed(error));
-            }
+            Err(ReceiveError::TooLong) => return Err(self.route.invalid("its head is too long")),
             Err(error) => return Err(ClientError::receiving(self.address(), error)),
         };
         Response::parse(&head, method).map_err(|error| self.route.blamed(error))

@@ -88,7 +88,8 @@ impl<'a> HttpClient<'a> {
     /// # Errors
     ///
     /// Those of [`connect`](Self::connect); [`ClientError::TimedOut`] if no head arrives in time,
-    /// [`ClientError::InvalidResponse`] if it is not one of HTTP/1, [`ClientError::Url`] for too many
+    /// [`ClientError::InvalidResponse`] if it is not one of HTTP/1, or [`ClientError::Proxy`] if a
+    /// proxy has read the request, [`ClientError::Url`] for too many
     /// redirects or one from `https` to `http`, [`ClientError::Keys`] if it cannot be signed. Any
     /// status other than a redirect is a response.
     pub fn execute(

@@ -4,7 +4,7 @@ use url::Url;
 
 use super::client::HttpClient;
 use super::connect::{address, hop};
-use crate::error::{ClientError, ProxyError};
+use crate::error::{ClientError, InvalidResponse, ProxyError};
 
 /// The route to a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +36,11 @@ impl Route {
     /// Returns who answers the requests, for messages.
     pub(super) fn peer(&self) -> &str {
         if self.is_read_on_the_way() { &self.hop } else { "the server" }
+    }
+
+    /// Returns the error of an invalid response.
+    pub(super) fn invalid(&self, problem: &'static str) -> ClientError {
+        self.blamed(InvalidResponse::Protocol(problem).into())
     }
 
     /// Attributes an invalid response to the proxy, if it reads the requests.
