@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -63,7 +63,8 @@ impl GetRun<'_> {
             else {
                 continue;
             };
-            let Ok(suggested) = self.suggested_name(remote.client, &remote.url) else { continue };
+            let suggested = self.suggested_name(remote.client, &remote.url, item);
+            let Ok(suggested) = suggested else { continue };
             let name = suggested.ok_or_else(|| UrlUsage::Nameless(shown(&item.url)))?;
             item.out = Some(name.into());
         }
@@ -75,8 +76,11 @@ impl GetRun<'_> {
         &self,
         client: HttpClient<'_>,
         url: &Url,
+        item: &ListedFile,
     ) -> std::result::Result<Option<OsString>, DownloadError> {
-        let on_event = |event: &DownloadEvent<'_>| print::event(self.args.show, None, event);
+        let asked = shown(&item.url);
+        let file = self.has_several.then(|| Path::new(&asked));
+        let on_event = |event: &DownloadEvent<'_>| print::event(self.args.show, file, event);
         Downloader::new(client, self.options()).suggested_name(url, &on_event)
     }
 
@@ -107,7 +111,8 @@ impl GetRun<'_> {
         let Self { args, cancel, .. } = *self;
         let remote = args.store.remote(&args.http, &item.url, self.tls, cancel)?;
         let mut options = self.options();
-        let suggested = || self.suggested_name(remote.client.clone(), &remote.url).ok().flatten();
+        let suggested =
+            || self.suggested_name(remote.client.clone(), &remote.url, item).ok().flatten();
         let destination = GetDestination::of(args, item, suggested, &self.folders, cancel)?;
         if !self.take_name(item, &destination)? {
             return Ok(None);

@@ -90,6 +90,13 @@ fn a_line_about_one_of_several_files_names_it() {
         let failed = get(here.path(), &args).failed(1, &["503"]);
         assert!(failed.stderr.contains(said), "{}", failed.stderr);
     }
+    // The server is asked for names.
+    let (first, second) = (origin.url("/?id=1"), origin.url("/?id=2"));
+    origin.set("/?id=1", Page { status: Some(503), ..Page::default() });
+    origin.set("/?id=2", Page::new(b"b", &[]));
+    let failed = get(here.path(), &[&first, &second, "-d", "new", "--retries", "1"]);
+    let said = format!("underpass: {first}: the server answered 503 ");
+    assert!(failed.stderr.contains(&said), "{}", failed.stderr);
 }
 
 #[test]
