@@ -198,9 +198,11 @@ pub(crate) fn get_tree(
 fn what_is_missing(event: &TreeEvent<'_>) -> Option<String> {
     match event {
         TreeEvent::LeftOut { path, reason } => {
+            // The reason names the option of the program.
+            let reason = reason.replace("--force", "replace=True");
             Some(format!("{}: {reason}", String::from_utf8_lossy(path)))
         }
-        TreeEvent::ListingCut { url } => Some(format!("{url}: the listing is truncated")),
+        TreeEvent::ListingCut { url } => Some(format!("the listing of {url} is truncated")),
         _ => None,
     }
 }
