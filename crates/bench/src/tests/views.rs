@@ -2,7 +2,7 @@
 
 use super::records::{SCENARIOS, chain_record, record};
 use crate::record::{Counted, NamedCall, Rank, Role};
-use crate::views::{Screen, calls, charts, figures, markdown, text};
+use crate::views::{Screen, Table, calls, charts, draw, figures, markdown, text};
 
 const PLAIN: Screen = Screen { width: 80, is_unicode: true, has_colors: false };
 
@@ -87,6 +87,15 @@ fn ascii_is_ascii_and_colors_come_only_where_they_are_wanted() {
     assert!(ascii.is_ascii(), "{ascii}");
     assert!(!text(&record("net"), PLAIN).contains('\x1b'));
     assert!(text(&record("net"), Screen { has_colors: true, ..PLAIN }).contains("\x1b["));
+}
+
+#[test]
+fn columns_are_as_wide_as_their_widest_cell() {
+    let cell = |text: &str| [text.to_owned(), String::new()];
+    let headings = ["a", "b"].map(str::to_owned).to_vec();
+    let lines = vec![vec![cell("one"), cell("1")], vec![cell(""), cell("1000")]];
+    let table = Table { headings, lines, words: 1, ..Table::default() };
+    assert_eq!(draw(&table), "a        b\none      1\n      1000\n");
 }
 
 #[test]
