@@ -141,7 +141,8 @@ const fn default_step(mechanism: Mechanism) -> usize {
         // Large enough for a server-side copy, small enough for progress and signals.
         Mechanism::CopyFileRange => 32 << 20,
         // From 64 KiB to 1 MiB the time to send to TCP falls by a quarter (bench/net.json), to
-        // 2 MiB by another 2 percent. More delays other transfers of the thread, progress, signals.
+        // 2 MiB by another 2 percent. A larger step delays other transfers on the thread, progress
+        // and signals.
         Mechanism::Sendfile => 2 << 20,
         Mechanism::Mmap => 1 << 20,
         // To a file the step is chosen while bytes move, see `Active::default_step`.
