@@ -376,7 +376,7 @@ impl<'a> SlowResponse<'a> {
             self.prefetch(&mut residency, transfer.report().bytes(), turn as u64).await;
             self.refresh_version(&residency).await;
             transfer.set_turn(turn);
-            // Checking for acknowledgements takes no turn.
+            // Checking for acknowledgements takes no turn, and only a few bytes follow it.
             let begun = if is_held { None } else { Some(self.link.worker.turns.begin().await) };
             if !self.should_continue() || self.has_lost_bytes() {
                 self.outcome.report.add(transfer.report());

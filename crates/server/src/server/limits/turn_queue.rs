@@ -52,8 +52,8 @@ impl TurnQueue {
         TurnPermit { turns: self, began: now, _place: place, _counted: counted }
     }
 
-    /// Waits until those who are in line now have had their turns; returns false if nobody is.
-    /// Callers of this function do not wait for each other.
+    /// Waits until those who are in line now have had their turns; returns false at once if nobody
+    /// is. Callers of this function are not in line.
     pub(crate) async fn pass(&self) -> bool {
         let are_others = self.waiting.get() > 0;
         if are_others {
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_let_turns_pass_do_not_wait_for_each_other() {
+    fn those_that_let_turns_pass_are_not_in_line() {
         let turns = TurnQueue::default();
         let mut context = Context::from_waker(Waker::noop());
         assert_eq!(pin!(turns.pass()).poll(&mut context), Poll::Ready(false));
