@@ -31,3 +31,28 @@ pub(super) fn copy(
 
 /// A file is packed by its name, as a folder is by what is in it.
 const TAR: &str = r#"if [ -d "$1" ]; then mkdir "$2" && tar -C "$1" -cf - . | tar -C "$2" -xpf -; else tar -C "${1%/*}" -cf - "${1##*/}" | tar -C "${2%/*}" -xpf - --transform="s,.*,${2##*/},"; fi"#;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_program_gets_options_for_the_same_copy() {
+        let words = |contender, is_folder| {
+            copy(contender, is_folder, false, Path::new("from"), Path::new("to")).to_string()
+        };
+        for (contender, expected) in [
+            (Contender::CpArchive, "cp -a from to"),
+            (Contender::Fcp, "fcp from to"),
+            (Contender::Rsync, "rsync -a from/ to/"),
+            (Contender::Tar, TAR),
+            (Contender::Xcp, "xcp --no-progress -r from to"),
+            (Contender::Underpass, "underpass cp -q -a from to"),
+        ] {
+            assert_eq!(words(contender, true), expected);
+        }
+        assert_eq!(words(Contender::Rsync, false), "rsync -a from to");
+        let ours = copy(Contender::Underpass, false, true, Path::new("from"), Path::new("to"));
+        assert_eq!(ours.to_string(), "underpass cp --verify -q -a from to");
+    }
+}

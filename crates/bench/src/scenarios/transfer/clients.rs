@@ -64,3 +64,48 @@ const ARIA2: &str = "aria2c --no-conf -q --console-log-level=error --summary-int
     --allow-overwrite=true -x4 -s4";
 
 const PROXIES: [&str; 4] = ["http_proxy", "https_proxy", "all_proxy", "no_proxy"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const URL: &str = "http://127.0.0.1:80/file";
+
+    #[test]
+    fn each_client_gets_source_target_and_a_quiet_option() {
+        let file = Path::new("folder/file");
+        for (contender, words) in [
+            (Contender::Curl, "curl -q -fsS -o folder/file http://127.0.0.1:80/file"),
+            (
+                Contender::Wget,
+                "wget --no-config -e robots=off -q -O folder/file http://127.0.0.1:80/file",
+            ),
+            (
+                Contender::Aria2,
+                "aria2c --no-conf -q --console-log-level=error --summary-interval=0 \
+                 --allow-overwrite=true -x4 -s4 -d folder -o file http://127.0.0.1:80/file",
+            ),
+            (Contender::Underpass, "underpass get -q -o folder/file http://127.0.0.1:80/file"),
+            (Contender::BareClient, "peers/c/client.c get http://127.0.0.1:80/file folder/file"),
+        ] {
+            assert_eq!(download(contender, URL, file).to_string(), words);
+        }
+        for (contender, words) in [
+            (Contender::CurlToNginx, "curl -q -fsS -T folder/file http://127.0.0.1:80/file"),
+            (Contender::BareClient, "peers/c/client.c put http://127.0.0.1:80/file folder/file"),
+            (Contender::UnderpassSynced, "underpass put -q folder/file http://127.0.0.1:80/file"),
+        ] {
+            assert_eq!(upload(contender, file, URL).to_string(), words);
+        }
+        for (contender, words) in [
+            (
+                Contender::Wget,
+                "wget --no-config -e robots=off -q -r -nH -np -R index.html* -P folder/file \
+                 http://127.0.0.1:80/file",
+            ),
+            (Contender::Underpass, "underpass get -q -r http://127.0.0.1:80/file -d folder/file"),
+        ] {
+            assert_eq!(download_tree(contender, URL, file).to_string(), words);
+        }
+    }
+}
