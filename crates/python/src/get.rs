@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Instant;
@@ -14,11 +13,10 @@ use underpass_client::download::{
     DownloadError, DownloadOptions, Downloader, Gauge, IfExists, PartialInfo, Target, name_of,
 };
 use underpass_client::tree::{
-    self, SourceFolderError, TreeError, TreeEvent, TreeGauge, TreeOptions, TreeOutcome,
+    self, SourceFolderError, TreeError, TreeEvent, TreeGauge, TreeOptions,
 };
 use underpass_client::{ClientError, Url};
 use underpass_engine::atomic_file::{self, folder_at, folder_of};
-use underpass_engine::hint::Plain;
 use underpass_engine::wait::lock;
 use underpass_receipt::{GetReceipt, TreeReceipt, shown};
 
@@ -170,8 +168,12 @@ pub(crate) fn get_tree(
         match outcome {
             Ok(done) => {
                 let mut receipt = TreeReceipt::new(&url, &path, &done, started.elapsed());
-                let Some(line) = shortfall(&path, &done, &lock(&last)) else {
-                    return Outcome::of(&receipt);
+                let Some(lacking) = done.shortfall(&path) else { return Outcome::of(&receipt) };
+                let last = lock(&last);
+                let line = match done.left_out {
+                    0 => lacking,
+                    1 => format!("{lacking}: {last}"),
+                    _ => format!("{lacking}, the last one: {last}"),
                 };
                 receipt.receipt.error = Some(line.clone());
                 Outcome::incomplete(&receipt, line)
@@ -204,22 +206,6 @@ fn what_is_missing(event: &TreeEvent<'_>) -> Option<String> {
         }
         TreeEvent::ListingCut { url } => Some(format!("the listing of {url} is truncated")),
         _ => None,
-    }
-}
-
-/// Returns what a fetched folder lacks, if anything; `last` is what was left out last.
-fn shortfall(path: &Path, done: &TreeOutcome, last: &str) -> Option<String> {
-    let path = path.display();
-    match done.left_out {
-        0 => done.refused.map(|errno| {
-            let error = io::Error::from(errno);
-            let error = Plain(&error);
-            format!("{path} has everything, but not all permissions or times: {error}")
-        }),
-        1 => Some(format!("{path} lacks one file, folder or link: {last}")),
-        count => {
-            Some(format!("{path} lacks {count} files, folders or links, the last one: {last}"))
-        }
     }
 }
 

@@ -197,6 +197,22 @@ pub enum TargetFolderError {
     },
 }
 
+impl TreeOutcome {
+    /// Returns what the fetched folder at `path` lacks, if anything.
+    #[must_use]
+    pub fn shortfall(&self, path: &Path) -> Option<String> {
+        let path = path.display();
+        match self.left_out {
+            0 => self.refused.map(|errno| {
+                let error = Plain(&errno.into()).to_string();
+                format!("{path} has everything, but not all permissions or times: {error}")
+            }),
+            1 => Some(format!("{path} lacks one file, folder or link")),
+            count => Some(format!("{path} lacks {count} files, folders or links")),
+        }
+    }
+}
+
 impl TreeError {
     /// Returns whether a retry may succeed.
     #[must_use]

@@ -1,7 +1,6 @@
 //! `underpass get -r`: a whole folder.
 
 use std::ffi::OsStr;
-use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -20,7 +19,7 @@ use super::args::GetArgs;
 use super::usage::{TreeUsage, UrlUsage};
 use super::{print, progress};
 use crate::args::ShowArgs;
-use crate::failure::{Failure, Result, plain};
+use crate::failure::{Failure, Result};
 use crate::output::{self, ProgressMeter};
 use underpass_receipt::{TreeReceipt, shown};
 
@@ -112,16 +111,8 @@ pub(crate) fn fetch(args: &GetArgs, url: &Url, tls: &TlsSetup, cancel: &AtomicBo
     match outcome {
         Ok(done) => {
             let mut receipt = TreeReceipt::new(url, &path, &done, elapsed);
-            let path = path.display();
-            receipt.receipt.error = match done.left_out {
-                0 => done.refused.map(|errno| {
-                    let error = io::Error::from(errno);
-                    let error = plain(&error);
-                    format!("{path} has everything, but not all permissions or times: {error}")
-                }),
-                1 => Some(format!("{path} lacks one file, folder or link: see above")),
-                count => Some(format!("{path} lacks {count} files, folders or links: see above")),
-            };
+            let reason = if done.left_out > 0 { ": see above" } else { "" };
+            receipt.receipt.error = done.shortfall(&path).map(|line| line + reason);
             print::tree(args.show, &summary(&receipt), &receipt.receipt, &receipt);
             receipt.receipt.error.map_or(Ok(()), |line| Err(Failure::line(line)))
         }
