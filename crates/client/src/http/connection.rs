@@ -365,7 +365,8 @@ impl<'a> Connection<'a> {
     ///
     /// # Errors
     ///
-    /// As [`ClientError::receiving`]; [`ClientError::InvalidResponse`] for more than 64 KiB, too.
+    /// Those of [`ClientError::receiving`]; [`ClientError::InvalidResponse`] for an invalid head or
+    /// more than 64 KiB, or [`ClientError::Proxy`] if a proxy reads the requests.
     pub fn response(&mut self, method: &str) -> Result<Response, ClientError> {
         let is_http = self.incoming.starts_with(b"HTTP/");
         if !is_http.map_err(|error| ClientError::receiving(self.address(), error))? {
@@ -380,7 +381,7 @@ impl<'a> Connection<'a> {
             Err(ReceiveError::TooLong) => return Err(self.route.invalid("its head is too long")),
             Err(error) => return Err(ClientError::receiving(self.address(), error)),
         };
-        Response::parse(&head, method).map_err(|error| self.route.blamed(error))
+        Response::parse(&head, method).map_err(|error| self.route.attributed(error))
     }
 
     /// Discards the rest of a response, if it is short; returns the connection if it can be reused.

@@ -89,9 +89,9 @@ impl<'a> HttpClient<'a> {
     ///
     /// Those of [`connect`](Self::connect); [`ClientError::TimedOut`] if no head arrives in time,
     /// [`ClientError::InvalidResponse`] if it is not one of HTTP/1, or [`ClientError::Proxy`] if a
-    /// proxy has read the request, [`ClientError::Url`] for too many
-    /// redirects or one from `https` to `http`, [`ClientError::Keys`] if it cannot be signed. Any
-    /// status other than a redirect is a response.
+    /// proxy has read the request, [`ClientError::Url`] for too many redirects or one from `https`
+    /// to `http`, [`ClientError::Keys`] if it cannot be signed. Any status other than a redirect is
+    /// a response.
     pub fn execute(
         &self,
         idle: Option<Connection<'a>>,

@@ -40,11 +40,11 @@ impl Route {
 
     /// Returns the error of an invalid response.
     pub(super) fn invalid(&self, problem: &'static str) -> ClientError {
-        self.blamed(InvalidResponse::Protocol(problem).into())
+        self.attributed(InvalidResponse::Protocol(problem).into())
     }
 
     /// Attributes an invalid response to the proxy, if it reads the requests.
-    pub(super) fn blamed(&self, error: ClientError) -> ClientError {
+    pub(super) fn attributed(&self, error: ClientError) -> ClientError {
         match error {
             ClientError::InvalidResponse(problem) if self.is_read_on_the_way() => {
                 ProxyError::InvalidResponse { by: self.peer().into(), problem }.into()

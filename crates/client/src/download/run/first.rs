@@ -476,14 +476,9 @@ pub(in crate::download) fn request_head<'a>(
 fn is_alike(head: &Response, size: u64, has_time: impl Fn(SystemTime) -> bool) -> Option<bool> {
     match (head.fields.number("content-length").map(|len| len == size), modified(head)) {
         (Some(false), _) => Some(false),
-        (has_size, Some(time)) => {
-            if has_time(time) {
-                has_size
-            } else {
-                Some(false)
-            }
-        }
-        _ => None,
+        (_, Some(time)) if !has_time(time) => Some(false),
+        (has_size, Some(_)) => has_size,
+        (_, None) => None,
     }
 }
 
