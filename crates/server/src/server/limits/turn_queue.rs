@@ -53,7 +53,7 @@ impl TurnQueue {
     }
 
     /// Waits until those who are in line now have had their turns; returns false at once if nobody
-    /// is. Callers of this function are not in line.
+    /// is. Callers of this function are not in line, or two of them would keep each other busy.
     pub(crate) async fn pass(&self) -> bool {
         let are_others = self.waiting.get() > 0;
         if are_others {

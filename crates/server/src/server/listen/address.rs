@@ -64,7 +64,7 @@ impl Address {
     ///
     /// # Errors
     ///
-    /// [`AddressError::LookUp`] as getaddrinfo(3); other kinds if the text is none of these.
+    /// [`AddressError::LookUp`] if getaddrinfo(3) fails; other kinds if the text is none of these.
     ///
     /// # Examples
     ///
