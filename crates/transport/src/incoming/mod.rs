@@ -9,8 +9,10 @@
 //! space anyway, and heads are read eagerly.
 
 mod body;
+mod chunks;
 mod error;
 mod head;
+mod read_ahead;
 #[cfg(test)]
 mod tests;
 
@@ -28,9 +30,9 @@ use underpass_engine::wait::{Limits, StallDetector, WaitError};
 use underpass_engine::{
     Chain, Error, Kind, Options, PipePool, Progress, Report, Sink, Source, TlsTransport,
 };
-use underpass_protocol::chunked::Chunked;
 
 use self::head::missing_of_head;
+use self::read_ahead::ReadAhead;
 use crate::tls::Session;
 
 pub use body::{BodyFraming, ReceiveOptions, ReceivedBody};
@@ -52,8 +54,7 @@ pub struct Incoming<'a, S> {
     stream: S,
     /// The TLS session, if there is one.
     session: Option<Arc<Session>>,
-    /// Bytes that were read in advance.
-    ahead: Vec<u8>,
+    ahead: ReadAhead,
     timeout: Option<Duration>,
     /// What the peer has moved of what is received now.
     stall: StallDetector,
@@ -80,7 +81,7 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         Self {
             stream,
             session: None,
-            ahead,
+            ahead: ReadAhead::new(ahead),
             timeout,
             stall: StallDetector::new(timeout, 0),
             deadline: None,
@@ -145,7 +146,7 @@ impl<'a, S: AsFd> Incoming<'a, S> {
     /// Returns the bytes that were read but not used: the beginning of the next message.
     #[must_use]
     pub fn into_ahead(self) -> Vec<u8> {
-        self.ahead
+        self.ahead.into_vec()
     }
 
     /// Reads the head of a message, with the blank line at its end; `None` if the connection ends
@@ -177,7 +178,8 @@ impl<'a, S: AsFd> Incoming<'a, S> {
                 return if head.is_empty() { Ok(None) } else { Err(ReceiveError::Ended) };
             }
             let take = needed.min(self.ahead.len());
-            head.extend(self.ahead.drain(..take));
+            head.extend_from_slice(&self.ahead[..take]);
+            self.ahead.consume(take);
         }
     }
 
@@ -213,8 +215,7 @@ impl<'a, S: AsFd> Incoming<'a, S> {
                 return Err(ReceiveError::Ended);
             }
         }
-        let rest = self.ahead.split_off(len);
-        Ok(std::mem::replace(&mut self.ahead, rest))
+        Ok(self.ahead.take(len))
     }
 
     /// Reads exactly `len` bytes and appends them to `out`.
@@ -225,7 +226,8 @@ impl<'a, S: AsFd> Incoming<'a, S> {
     pub fn append(&mut self, out: &mut Vec<u8>, len: usize) -> Result<(), ReceiveError> {
         let end = out.len() + len;
         let here = len.min(self.ahead.len());
-        out.extend(self.ahead.drain(..here));
+        out.extend_from_slice(&self.ahead[..here]);
+        self.ahead.consume(here);
         let mut at = out.len();
         out.resize(end, 0);
         while at < end {
@@ -251,21 +253,12 @@ impl<'a, S: AsFd> Incoming<'a, S> {
             BodyFraming::UntilEnd => {
                 while self.ahead.len() <= max {
                     if self.read(EAGER)? == 0 {
-                        return Ok(std::mem::take(&mut self.ahead));
+                        return Ok(std::mem::take(&mut self.ahead).into_vec());
                     }
                 }
                 Err(ReceiveError::TooLong)
             }
-            BodyFraming::Chunked => {
-                let (mut chunks, mut body) = (self.chunked(), Vec::new());
-                while let Some(len) = self.chunk(&mut chunks)? {
-                    match usize::try_from(len) {
-                        Ok(len) if len <= max - body.len() => body.extend(self.exactly(len)?),
-                        _ => return Err(ReceiveError::TooLong),
-                    }
-                }
-                Ok(body)
-            }
+            BodyFraming::Chunked => self.chunks_in_memory(max),
         }
     }
 
@@ -304,68 +297,42 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         ReceivedBody { report: sink.report, outcome }
     }
 
-    /// Creates the parser of a chunked body.
-    fn chunked(&self) -> Chunked {
-        if self.is_of_server { Chunked::of_response() } else { Chunked::default() }
-    }
-
-    /// Moves the data of a chunked body.
-    fn chunks(&mut self, sink: &mut BodySink<'_>) -> Result<(), ReceiveError> {
-        let mut chunks = self.chunked();
-        while let Some(len) = self.chunk(&mut chunks)? {
-            let limit = sink.options.limit;
-            if limit.is_some_and(|limit| len > limit.saturating_sub(sink.report.bytes())) {
-                return Err(ReceiveError::TooLong);
-            }
-            self.data(Some(len), sink)?;
-        }
-        Ok(())
-    }
-
-    /// Reads up to the data of the next chunk and returns its length; `None` at the end. The data
-    /// must be consumed before the next call.
-    fn chunk(&mut self, chunks: &mut Chunked) -> Result<Option<u64>, ReceiveError> {
-        loop {
-            if let Some(len) = chunks.pass_data() {
-                return Ok(Some(len));
-            }
-            let needed = chunks.needed();
-            if needed == 0 {
-                return Ok(None);
-            }
-            if !self.has_more(needed)? {
-                return Err(ReceiveError::Ended);
-            }
-            let take = needed.min(self.ahead.len());
-            let step = chunks.step(&self.ahead[..take]).map_err(ReceiveError::Chunk)?;
-            self.ahead.drain(..step.consumed);
-        }
-    }
-
     /// Appends `len` bytes, or everything up to the end, to the sink.
     fn data(&mut self, len: Option<u64>, sink: &mut BodySink<'_>) -> Result<(), ReceiveError> {
-        let BodySink { file, at, options: receive_options, on_progress, report } = sink;
-        let before = report.bytes();
         let here = len.map_or(self.ahead.len(), |len| {
             usize::try_from(len).unwrap_or(usize::MAX).min(self.ahead.len())
         });
         // One byte more than accepted shows that the body is too long.
-        let limit = receive_options.limit.filter(|_| len.is_none());
+        let limit = sink.options.limit.filter(|_| len.is_none());
         let max = len.or(limit.map(|limit| limit.saturating_add(1)));
         if limit.is_some_and(|limit| here as u64 > limit) {
             return Err(ReceiveError::TooLong);
         }
-        let rest = self.ahead.split_off(here);
-        let ahead = std::mem::replace(&mut self.ahead, rest);
+        let ahead = self.ahead.take(here);
+        self.transfer(ahead, max.map(|max| max - here as u64), limit, sink)
+    }
+
+    /// Appends bytes that were read, and then `missing` more of the connection or all up to its
+    /// end, to the sink. With a `limit` the connection may end before, and must.
+    fn transfer(
+        &mut self,
+        ahead: Vec<u8>,
+        missing: Option<u64>,
+        limit: Option<u64>,
+        sink: &mut BodySink<'_>,
+    ) -> Result<(), ReceiveError> {
+        let BodySink { file, at, options: receive_options, on_progress, report } = sink;
+        let before = report.bytes();
+        let expected =
+            missing.filter(|_| limit.is_none()).map(|missing| ahead.len() as u64 + missing);
         let chain = Chain::new().payload(ahead);
-        let chain = match max.map(|max| max - here as u64) {
-            // All bytes were read in advance.
+        let chain = match missing {
             Some(0) => chain,
             Some(missing) => chain.source(Source::of(&self.stream)?.len(missing)),
             None => chain.source(Source::of(&self.stream)?),
         };
         let mut options = Options::default().policy(receive_options.policy).observer(|progress| {
-            on_progress(&Progress { bytes: before + progress.bytes, expected: len, ..*progress });
+            on_progress(&Progress { bytes: before + progress.bytes, expected, ..*progress });
         });
         if let Some(session) = &self.session {
             options = options.source_tls(&**session);
@@ -415,12 +382,9 @@ impl<'a, S: AsFd> Incoming<'a, S> {
     /// Reads at most `max` bytes, and no more than [`EAGER`], after those already read; returns 0
     /// at the end.
     fn read(&mut self, max: usize) -> Result<usize, ReceiveError> {
-        // Each call zeroes this many bytes, however few arrive.
-        let (before, max) = (self.ahead.len(), max.min(EAGER));
         let mut ahead = std::mem::take(&mut self.ahead);
-        ahead.resize(before + max, 0);
-        let outcome = self.receive(&mut ahead[before..]);
-        ahead.truncate(before + outcome.as_ref().map_or(0, |read| *read));
+        // Each call zeroes this many bytes, however few arrive.
+        let outcome = ahead.append(max.min(EAGER), |room| self.receive(room));
         self.ahead = ahead;
         outcome
     }
