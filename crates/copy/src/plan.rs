@@ -301,7 +301,8 @@ fn with_parents(
     if from.components().any(|each| each == Component::ParentDir) {
         return refuse(CopyRefusal::Outside { from: from.to_owned() });
     }
-    let follows = settings.follow.follows_named();
+    // A link with a slash at its end is the folder that it leads to; its name alone is the link.
+    let follows = settings.follow.follows_named() || atomic_file::names_folder(from);
     let found = look(settings, from, destination, plan)?;
     let kind = FileType::from_raw_mode(found.st_mode);
     Ok(parents.add(from, kind, follows))

@@ -372,6 +372,11 @@ pub(crate) const CASES: &[Case] = &[
     case("-T of a missing file to a link with a slash", "mkdir t; ln -s t l", "-T f l/"),
     case("--parents of all without -r", "mkdir -p a t; echo x >f", "--parents . f t"),
     case("--parents with a slash", "mkdir -p a/b t; echo x >a/b/f", "-r --parents a/b/ t"),
+    case(
+        "--parents with a link and a slash",
+        "mkdir a t; echo x >a/f; ln -s a l",
+        "-r --parents l/ t",
+    ),
     case("--parents with dots", "mkdir -p a/b t; echo x >a/b/f", "-r --parents ./a/./b t"),
     case("--parents of an absolute path", "mkdir t", "--parents /etc/hostname t"),
     case(
