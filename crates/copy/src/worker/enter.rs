@@ -154,39 +154,28 @@ impl CopyWorker<'_> {
         let target = entry.target();
         let path = || parent.target_path(target);
         if self.context.settings.dry_run {
-            return would_make(parent, target).at("opening", path);
+            return self.would_make(parent, target);
         }
         let is_marked = self.context.settings.resume && parent.is_top();
-        if parent.origin != DirOrigin::Fresh {
-            let settings = &self.context.settings;
-            let needs_attributes =
-                settings.preserve.changes_folders() || settings.resume || settings.delete;
-            match open_unlisted(&parent.target, target, false, needs_attributes) {
-                Ok(folder) => {
-                    let is_trusted = if is_marked {
-                        // The files of a folder that cannot be marked are compared.
-                        self.mark(&folder, source, false).unwrap_or(false)
-                    } else {
-                        parent.is_trusted
-                            && (parent.is_closed || hidden_names::is_own_folder(&folder))
-                    };
-                    let origin = if parent.origin == DirOrigin::Adopted {
-                        // Everything in a folder of a killed run is ours, and gets its mode again
-                        // at the end.
-                        atomic_file::make_writable(&folder).at("opening", path)?;
-                        DirOrigin::Adopted
-                    } else {
-                        DirOrigin::Existing
-                    };
-                    let (hidden, was_there) = (None, true);
-                    return Ok(MadeDir { folder, origin, is_trusted, hidden, was_there });
-                }
-                Err(Errno::NOENT) => {}
-                Err(Errno::NOTDIR | Errno::LOOP) => {
-                    return Err(Errno::NOTDIR).at(Action::ReplacingByFolder, path);
-                }
-                Err(errno) => return Err(errno).at("opening", path),
-            }
+        if parent.origin != DirOrigin::Fresh
+            && let Some(folder) = self.existing(parent, target)?
+        {
+            let is_trusted = if is_marked {
+                // The files of a folder that cannot be marked are compared.
+                self.mark(&folder, source, false).unwrap_or(false)
+            } else {
+                parent.is_trusted && (parent.is_closed || hidden_names::is_own_folder(&folder))
+            };
+            let origin = if parent.origin == DirOrigin::Adopted {
+                // Everything in a folder of a killed run is ours, and gets its mode again at the
+                // end.
+                atomic_file::make_writable(&folder).at("opening", path)?;
+                DirOrigin::Adopted
+            } else {
+                DirOrigin::Existing
+            };
+            let (hidden, was_there) = (None, true);
+            return Ok(MadeDir { folder, origin, is_trusted, hidden, was_there });
         }
         let renames = !must_not_rename(parent);
         let mut made = if renames && (is_marked || !is_plain) {
@@ -206,6 +195,39 @@ impl CopyWorker<'_> {
             made.is_trusted = marked.at(Action::Creating, path)?;
         }
         Ok(made)
+    }
+
+    /// Opens the folder with the name of a copy; `None` if the name is free.
+    fn existing(&self, parent: &DirPair, target: &CStr) -> Result<Option<OwnedFd>> {
+        let settings = &self.context.settings;
+        let needs_attributes =
+            settings.preserve.changes_folders() || settings.resume || settings.delete;
+        let path = || parent.target_path(target);
+        match open_unlisted(&parent.target, target, false, needs_attributes) {
+            Err(Errno::NOENT) => Ok(None),
+            Err(Errno::NOTDIR | Errno::LOOP) => {
+                Err(Errno::NOTDIR).at(Action::ReplacingByFolder, path)
+            }
+            opened => opened.map(Some).at("opening", path),
+        }
+    }
+
+    /// Returns the target of a folder in a dry run: its parent stands for one that would be made.
+    fn would_make(&self, parent: &DirPair, target: &CStr) -> Result<MadeDir> {
+        let found = match parent.origin {
+            DirOrigin::Existing => self.existing(parent, target)?,
+            _ => None,
+        };
+        let was_there = found.is_some();
+        let (folder, origin) = match found {
+            Some(found) => (found, DirOrigin::Existing),
+            None => {
+                let parent_itself = parent.target.as_fd().try_clone_to_owned();
+                let path = || parent.target_path(target);
+                (parent_itself.at("opening", path)?, DirOrigin::Fresh)
+            }
+        };
+        Ok(MadeDir { folder, origin, is_trusted: false, hidden: None, was_there })
     }
 
     /// Removes a new folder with a hidden name, which is still empty, as nothing is copied to it.
@@ -381,17 +403,6 @@ impl CopyWorker<'_> {
 /// renamed; file systems on object stores copy each file for a rename, or refuse it.
 fn must_not_rename(parent: &DirPair) -> bool {
     parent.system == FUSE || parent.origin != DirOrigin::Fresh && atomic_file::only_adds(parent)
-}
-
-/// Returns the target of a folder in a dry run: its parent stands for one that would be made.
-fn would_make(parent: &DirPair, target: &CStr) -> std::io::Result<MadeDir> {
-    let found = open_folder(&parent.target, target).ok();
-    let (folder, origin) = match found.filter(|_| parent.origin == DirOrigin::Existing) {
-        Some(found) => (found, DirOrigin::Existing),
-        None => (parent.target.as_fd().try_clone_to_owned()?, DirOrigin::Fresh),
-    };
-    let was_there = origin == DirOrigin::Existing;
-    Ok(MadeDir { folder, origin, is_trusted: false, hidden: None, was_there })
 }
 
 /// Opens and locks a folder that was just made under a hidden name, and marks it.

@@ -86,6 +86,25 @@ fn delete_prints_each_removed_entry() {
 }
 
 #[test]
+fn a_dry_run_fails_and_deletes_nothing_where_the_copy_would() {
+    for in_its_place in ["file", "link"] {
+        let here = folder();
+        plant(here.path());
+        fs::remove_dir_all(here.path().join("t/d")).unwrap();
+        match in_its_place {
+            "file" => fs::write(here.path().join("t/d"), "").unwrap(),
+            _ => symlink("../a/d", here.path().join("t/d")).unwrap(),
+        }
+        for words in [&["--dry-run", "-v", "a", "t"][..], &["-v", "a", "t"]] {
+            let finished = mirrored(here.path(), words).failed(1, &["1 problem"]);
+            assert!(finished.stderr.contains("in the place of t/d"), "{}", finished.stderr);
+            let text = finished.text();
+            assert!(!text.contains("delete ") && !text.contains("t/d/"), "{words:?}: {text}");
+        }
+    }
+}
+
+#[test]
 fn several_sources_are_one_and_excluded_names_stay() {
     let here = folder();
     plant(here.path());
