@@ -71,7 +71,7 @@ impl CopyWorker<'_> {
         if verdict == EntryVerdict::Leave || self.is_up_to_date(folder, entry, &stat, verdict)? {
             return Ok(());
         }
-        if self.is_dry(folder, entry) {
+        if self.is_dry(folder, entry, verdict) {
             let between = self.totals.between(original.system, folder.system);
             between.files += u64::from(verdict != EntryVerdict::Resumed);
             match verdict {

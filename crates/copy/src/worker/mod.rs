@@ -178,18 +178,6 @@ impl<'a> CopyWorker<'a> {
             .at("looking at", || folder.target_path(entry.target()))
     }
 
-    /// Returns whether this is a dry run, and tells the observer of the entry that would be copied.
-    pub(crate) fn is_dry(&mut self, folder: &DirPair, entry: &SourceEntry) -> bool {
-        let settings = &self.context.settings;
-        if !settings.dry_run {
-            return false;
-        }
-        let from = folder.source_path(&entry.name);
-        let to = folder.target_path(entry.target());
-        self.context.observer.would_copy(&from, &to);
-        true
-    }
-
     /// Tells the observer of an entry that was made, if it wants to know.
     pub(crate) fn name_made(&self, folder: &DirPair, entry: &SourceEntry, backup: Option<&CStr>) {
         let observer = self.context.observer;

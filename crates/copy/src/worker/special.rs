@@ -89,8 +89,12 @@ impl CopyWorker<'_> {
         if verdict == EntryVerdict::Leave || self.is_up_to_date(folder, entry, stat, verdict)? {
             return Ok(false);
         }
-        if self.is_dry(folder, entry) {
-            return Ok(true);
+        if self.is_dry(folder, entry, verdict) {
+            let is_resumed = verdict == EntryVerdict::Resumed;
+            if is_resumed {
+                self.totals.count_resumed(stat);
+            }
+            return Ok(!is_resumed);
         }
         if may_link && self.is_linked(folder, entry, stat, verdict)? {
             return Ok(false);

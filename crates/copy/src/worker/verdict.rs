@@ -290,6 +290,23 @@ impl CopyWorker<'_> {
         Ok(committed)
     }
 
+    /// Returns whether this is a dry run, and tells the observer of an entry that would be copied.
+    /// One that an earlier run has copied would not be.
+    pub(crate) fn is_dry(
+        &self,
+        folder: &DirPair,
+        entry: &SourceEntry,
+        verdict: EntryVerdict,
+    ) -> bool {
+        let is_dry = self.context.settings.dry_run;
+        if is_dry && verdict != EntryVerdict::Resumed {
+            let from = folder.source_path(&entry.name);
+            let to = folder.target_path(entry.target());
+            self.context.observer.would_copy(&from, &to);
+        }
+        is_dry
+    }
+
     /// Returns whether this copy has made a file that is in the target of a folder.
     pub(crate) fn has_made(&self, folder: &DirPair, name: &CStr, there: &Stat) -> bool {
         let made = folder.made.as_ref().map(lock);

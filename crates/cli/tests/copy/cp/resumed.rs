@@ -49,6 +49,23 @@ fn a_file_that_differs_is_replaced_only_where_the_other_options_allow_it() {
 }
 
 #[test]
+fn a_dry_run_prints_and_counts_only_what_is_missing() {
+    let here = folder();
+    fs::create_dir(here.path().join("s")).unwrap();
+    for name in ["a", "b"] {
+        fs::write(here.path().join("s").join(name), name).unwrap();
+    }
+    symlink("a", here.path().join("s/link")).unwrap();
+    cp_in(here.path(), &["-aT", "s", "k"]).succeeded();
+    fs::remove_file(here.path().join("k/b")).unwrap();
+    let words = ["-aT", "--resume", "--dry-run", "s", "k"];
+    assert_eq!(cp_in(here.path(), &words).succeeded().text(), "s/b -> k/b\n");
+    let receipt = cp_in(here.path(), &[&words[..], &["--json"]].concat()).succeeded().receipt();
+    let counts = ["files", "links", "resumed"].map(|count| receipt[count].as_u64().unwrap());
+    assert_eq!(counts, [1, 0, 2], "{receipt}");
+}
+
+#[test]
 fn a_file_that_differs_and_is_not_writable_needs_force() {
     let here = folder();
     fs::set_permissions(here.path(), fs::Permissions::from_mode(0o777)).unwrap();

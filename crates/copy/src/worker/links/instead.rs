@@ -42,7 +42,7 @@ impl CopyWorker<'_> {
         if kind == LinkKind::Symbolic && leads.is_relative() && !is_current(to) {
             return Err(CopyError::Refused(CopyRefusal::RelativeLink { to: path() }));
         }
-        if self.is_dry(folder, entry) {
+        if self.is_dry(folder, entry, verdict) {
             self.count_link(kind);
             return Ok(());
         }
