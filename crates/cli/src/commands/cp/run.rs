@@ -117,8 +117,10 @@ fn stream_target(
     };
     let target = if is_stdout(&target) { PathBuf::from("-") } else { target };
     let found = fs::metadata(&target).ok().map(kind);
-    let takes_bytes = open_file_number(&target).is_some()
-        || found.is_some_and(|kind| !matches!(kind, FileType::RegularFile | FileType::Directory));
+    // A socket cannot be opened, only replaced.
+    let is_opened =
+        |kind| !matches!(kind, FileType::RegularFile | FileType::Directory | FileType::Socket);
+    let takes_bytes = open_file_number(&target).is_some() || found.is_some_and(is_opened);
     // A tree cannot be written to a device, and with -r special files stay special. A link that is
     // copied as one has no bytes.
     let has_bytes = match fs::symlink_metadata(from).map(kind) {

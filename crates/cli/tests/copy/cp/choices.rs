@@ -1,6 +1,7 @@
 //! Cases that the system's `cp` cannot verify: newer options, receipts, and refusals.
 
 use std::fs::{self, File};
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, SystemTime};
@@ -234,6 +235,22 @@ fn a_device_or_fifo_is_not_written_to_before_the_answer_is_yes() {
     let mut text = [0];
     std::io::Read::read_exact(&mut end, &mut text).unwrap();
     assert_eq!(&text, b"!");
+}
+
+#[test]
+fn a_socket_is_replaced_with_force_only() {
+    let here = folder();
+    fs::write(here.path().join("f"), "new").unwrap();
+    let _socket = UnixListener::bind(here.path().join("k")).unwrap();
+    for words in [["-p", "f", "k"], ["-a", "f", "k"]] {
+        let refused = cp_in(here.path(), &words).failed(1, &[]).stderr;
+        assert!(refused.contains("socket k: ") && refused.contains("--force"), "{refused}");
+    }
+    // The socket is newer.
+    cp_in(here.path(), &["-u", "f", "k"]).succeeded();
+    assert!(fs::read(here.path().join("k")).is_err());
+    cp_in(here.path(), &["-f", "f", "k"]).succeeded();
+    assert_eq!(fs::read_to_string(here.path().join("k")).unwrap(), "new");
 }
 
 #[test]
