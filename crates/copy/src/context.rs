@@ -11,8 +11,7 @@ use rustix::fs::{Access, AtFlags, Stat, accessat, fstat, fsync, statat, syncfs, 
 use rustix::io::Errno;
 use underpass_engine::hint::Action;
 use underpass_engine::wait::{lock, unpoison};
-use underpass_engine::{Capabilities, FileId};
-use underpass_engine::{is_file, mount_epoch};
+use underpass_engine::{Capabilities, FileId, is_file, mount_epoch};
 
 use crate::attributes;
 use crate::error::{At, CopyError, CopyRefusal, Overlap, Problems, Result};
@@ -455,6 +454,8 @@ impl<'a> CopyContext<'a> {
     /// Gives a folder its name, if it still has a hidden one.
     fn give_name(&self, folder: &DirPair) {
         self.name_hidden(folder, |parent, hidden| {
+            let (from, to) = (folder.source.as_fd(), folder.as_fd());
+            attributes::open_to_others(&self.settings, from, to, folder.inherited);
             match merge::rename_new(parent, hidden, &folder.chain.target) {
                 // Another process was faster: see `merge_into_target`.
                 Err(Errno::EXIST | Errno::NOTEMPTY) => Ok(false),

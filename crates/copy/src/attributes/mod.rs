@@ -16,7 +16,7 @@ use rustix::fs::{
     fchown, fstat, futimens, openat, utimensat,
 };
 use rustix::io::Errno;
-use underpass_engine::atomic_file::{remove_attribute, try_without_acl};
+use underpass_engine::atomic_file::{WRITABLE_BY_OTHERS, remove_attribute, try_without_acl};
 use underpass_engine::{is_file, mtime};
 
 use crate::attributes::extended::{AttrEnds, copy_attributes};
@@ -250,6 +250,32 @@ pub(crate) struct FinishedFolder {
     pub(crate) missing: MissingAttrs,
 }
 
+/// Gives a new folder its permissions before its name, so that it has them if this process is killed
+/// before everything in it is copied: to a later run it is a folder like any other. Others may not
+/// write to it yet. Nothing is done if the later run sets the mode, or if the folder is to have
+/// another owner, before which no other user may look in. A refusal is reported in the end.
+pub(crate) fn open_to_others(
+    settings: &Settings<'_>,
+    from: BorrowedFd<'_>,
+    to: BorrowedFd<'_>,
+    inherited: InheritedAttrs,
+) {
+    let preserve = settings.preserve;
+    if settings.resume || preserve.ownership || preserve.keeps_mode() {
+        return;
+    }
+    let Ok(stat) = fstat(from) else { return };
+    let (without_acl, _) = group_mode(settings, from, &stat);
+    let mode = folder_mode(without_acl, to, inherited) & !WRITABLE_BY_OTHERS | 0o700;
+    let _ = fchmod(to, Mode::from_raw_mode(mode));
+}
+
+/// Returns the mode of a new folder that does not keep the whole mode of its original.
+fn folder_mode(without_acl: u32, folder: BorrowedFd<'_>, inherited: InheritedAttrs) -> u32 {
+    let allowed = if inherited.acl { permissions::inherited_by(folder) } else { 0o777 };
+    without_acl & (0o1000 | allowed) | if inherited.group { 0o2000 } else { 0 }
+}
+
 /// Gives a folder the attributes of its original, once everything in it is copied.
 pub(crate) fn finish_folder(
     settings: &Settings<'_>,
@@ -287,8 +313,7 @@ pub(crate) fn finish_folder(
         }
     }
     if !preserve.keeps_mode() {
-        let allowed = if inherited.acl { permissions::inherited_by(to) } else { 0o777 };
-        mode = without_acl & (0o1000 | allowed) | if inherited.group { 0o2000 } else { 0 };
+        mode = folder_mode(without_acl, to, inherited);
     }
     if !is_whole {
         // A later run must be able to create the missing entries.

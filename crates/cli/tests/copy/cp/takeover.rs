@@ -167,6 +167,35 @@ fn the_unfinished_copy_of_another_folder_is_not_continued() {
 }
 
 #[test]
+fn a_folder_that_had_its_name_before_a_kill_has_its_mode_after_the_next_run() {
+    if !has("strace") {
+        return;
+    }
+    for (words, original, mode) in [
+        (&["-r"][..], 0o750, 0o750),
+        // Others may not write to it before everything is in it.
+        (&["-r"], 0o777, 0o755),
+        (&["-r", "--no-preserve=mode"], 0o700, 0o755),
+        (&["-a"], 0o777, 0o777),
+    ] {
+        let here = folder();
+        fs::create_dir_all(here.path().join("a/d")).unwrap();
+        fs::set_permissions(here.path().join("a"), fs::Permissions::from_mode(original)).unwrap();
+        for name in ["a/f", "a/d/g"] {
+            fs::write(here.path().join(name), name).unwrap();
+        }
+        // The file in `a/d` is the second.
+        let strace = ["-e", "trace=utimensat", "-e", "inject=utimensat:signal=KILL:when=2"];
+        let (ended, log) = traced_in(here.path(), &strace, &[words, &["-j1", "a", "z"]].concat());
+        assert_eq!(ended.code(), None, "{} {log}", ended.stderr);
+        assert!(here.path().join("z/f").exists() && !here.path().join("z/d").exists());
+        cp_in(here.path(), &[words, &["-T", "a", "z"]].concat()).succeeded();
+        let found = fs::metadata(here.path().join("z")).unwrap().permissions().mode() & 0o7777;
+        assert_eq!(found, mode, "{words:?}: {found:o}");
+    }
+}
+
+#[test]
 fn folders_that_are_resumed_get_their_mode_and_time() {
     let here = folder();
     let (a, z) = (here.path().join("a"), here.path().join("z"));
