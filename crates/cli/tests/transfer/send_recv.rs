@@ -600,6 +600,28 @@ fn a_sender_that_breaks_off_fails_over_a_unix_socket_too() {
 }
 
 #[test]
+fn a_receiver_that_cannot_complete_its_file_fails_the_sender_over_a_unix_socket_too() {
+    for (size, is_removed, code) in
+        [("10000", false, 0), ("10001", false, 1), ("9999", false, 1), ("10000", true, 1)]
+    {
+        let folder = folder();
+        let source = noise_file(folder.path(), "source", 10_000);
+        fs::create_dir(folder.path().join("into")).unwrap();
+        let address = format!("unix:{}", folder.path().join("socket").display());
+        let mut command = underpass();
+        command.args(["recv", "--listen", &address, "--size", size]);
+        command.arg(folder.path().join("into/target"));
+        let receiver = Running::listening(command);
+        if is_removed {
+            fs::remove_dir(folder.path().join("into")).unwrap();
+        }
+        let sent = sender(&[], &source, &address).finish();
+        assert_eq!(receiver.finish().code(), Some(code), "{size} {is_removed}");
+        assert_eq!(sent.code(), Some(code), "{size} {is_removed}: {}", sent.stderr);
+    }
+}
+
+#[test]
 fn receipts_of_failed_transfers_name_the_ends_and_the_congestion_control() {
     let folder = folder();
     let source = noise_file(folder.path(), "source", LEN);

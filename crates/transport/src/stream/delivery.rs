@@ -69,8 +69,7 @@ impl Outgoing<'_> {
         Ok(report)
     }
 
-    /// Waits a moment for the receiver to close, which resets the connection if it cannot complete
-    /// its file.
+    /// Waits a moment for the receiver to complete its file. If it cannot, it resets the connection.
     ///
     /// # Errors
     ///
@@ -92,7 +91,7 @@ impl Outgoing<'_> {
             let _ = session.peek(stream.as_fd());
         }
         let limits = Limits::since(Instant::now(), timeout, Some(cancel));
-        unix_reset::confirm(stream, limits).map_err(|errno| failed(errno.into()))?;
+        unix_reset::confirm(stream, limits, MAX_END_WAIT).map_err(|errno| failed(errno.into()))?;
         let _ = socket::disarm_reset(stream);
         Ok(report)
     }
@@ -110,6 +109,13 @@ impl Outgoing<'_> {
         }
         Ok(())
     }
+}
+
+/// Tells the sender that everything it has sent is stored. A receiver that ends the stream without
+/// this has failed, and the sender fails, too.
+pub fn acknowledge(stream: &Stream) {
+    unix_reset::acknowledge(stream);
+    let _ = socket::disarm_reset(stream);
 }
 
 fn failed(report: &Report, source: io::Error) -> Error {

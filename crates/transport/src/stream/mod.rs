@@ -24,7 +24,7 @@ use underpass_engine::wait::Limits;
 
 use crate::interruptible;
 
-pub use delivery::{Outgoing, expect_end};
+pub use delivery::{Outgoing, acknowledge, expect_end};
 pub use unix_marks::is_abandoned;
 pub use unix_reset::expect_confirmation;
 

@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use underpass_copy::ends::{OutputTarget, OverwriteRule, is_stdout};
 use underpass_engine::wait::{Limits, MIN_RATE};
-use underpass_engine::{Error, Integrity, Kind, Report, Source, Transfer, socket};
-use underpass_transport::stream::{Stream, expect_confirmation, expect_end};
+use underpass_engine::{Error, Integrity, Kind, Report, Source, Transfer};
+use underpass_transport::stream::{Stream, acknowledge, expect_confirmation, expect_end};
 use underpass_transport::tls::Session;
 
 use super::args::{RecvArgs, RecvError};
@@ -82,7 +82,7 @@ pub(crate) fn run(args: &RecvArgs) -> Result<()> {
         let error = Some(failed.to_string());
         output::print_json(show, &Receipt { error, ..receipt.clone() });
     })?;
-    let _ = socket::disarm_reset(&stream);
+    acknowledge(&stream);
     if let Some(session) = &session {
         session.close(stream.as_fd());
     }
