@@ -428,7 +428,7 @@ impl<'a> CopyContext<'a> {
                 true
             }
         };
-        merge::merge(&self.settings, from, there, &mut stays)
+        merge::merge(&self.settings, from, there, folder.stat.as_ref(), &mut stays)
     }
 
     /// Returns whether a file gives way to an entry that comes out of a hidden folder. Without force

@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Condvar, Mutex};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use tempfile::TempDir;
 use underpass_copy::{
-    CopyObserver, CopyOptions, CopyOutcome, CopyTarget, ExistingFiles, Follow, When, copy,
+    CopyObserver, CopyOptions, CopyOutcome, CopyTarget, ExistingFiles, Follow, Preserve, When, copy,
 };
 use underpass_engine::Integrity;
 use underpass_testkit::mounts::{FileSystem, Mounted};
@@ -159,6 +159,45 @@ fn a_file_that_takes_the_place_of_a_link_is_copied() {
     let outcome = run(here.path(), &archive(), &observer);
     assert_eq!(outcome.problem_count, 0, "{:?}", outcome.problems);
     assert_eq!(fs::read(here.path().join("k/link")).unwrap(), b"bytes");
+}
+
+/// Runs a function once: when a file of this size is copied, into a folder that was made.
+struct WhenCopied<F>(u64, Mutex<Option<F>>);
+
+impl<F: FnOnce() + Send> CopyObserver for WhenCopied<F> {
+    fn has_room(&self, len: u64) -> bool {
+        if len == self.0
+            && let Some(what) = self.1.lock().unwrap().take()
+        {
+            what();
+        }
+        true
+    }
+}
+
+#[test]
+fn folders_that_another_process_makes_first_get_the_times_of_their_originals() {
+    let here = TempDir::new().unwrap();
+    let path = |name: &str| here.path().join(name);
+    fs::create_dir_all(path("s/d/e")).unwrap();
+    fs::write(path("s/d/f"), "seven b").unwrap();
+    fs::write(path("s/d/e/g"), "ours").unwrap();
+    let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    for folder in ["s/d/e", "s/d", "s"] {
+        fs::File::open(path(folder)).unwrap().set_modified(long_ago).unwrap();
+    }
+    let others = || {
+        fs::create_dir_all(path("k/d/e")).unwrap();
+        fs::write(path("k/d/e/g"), "theirs").unwrap();
+    };
+    let options = CopyOptions { preserve: Preserve::ALL, jobs: 1, ..archive() };
+    let outcome = run(here.path(), &options, &WhenCopied(7, Mutex::new(Some(others))));
+    assert_eq!(outcome.problem_count, 0, "{:?}", outcome.problems);
+    assert_eq!(fs::read(path("k/d/e/g")).unwrap(), b"ours");
+    for folder in ["k", "k/d", "k/d/e"] {
+        let found = fs::metadata(path(folder)).unwrap().modified().unwrap();
+        assert_eq!(found, long_ago, "{folder}");
+    }
 }
 
 /// Truncates a file that was opened, and is to be copied.

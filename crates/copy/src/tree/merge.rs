@@ -7,13 +7,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat, flock, fstat, linkat,
-    openat, renameat, renameat_with, statat, unlinkat,
+    AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat, Timestamps, flock, fstat,
+    futimens, linkat, openat, renameat, renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{name_of_hidden, remove_folder};
 use underpass_engine::{FileId, atomic_file, is_file, is_folder};
 
+use crate::attributes::times;
 use crate::files::folder::open_folder;
 use crate::files::replace::{Backups, replace};
 use crate::options::{Follow, Settings};
@@ -27,18 +28,34 @@ struct MergeLevel {
     from: OwnedFd,
     to: OwnedFd,
     names: Vec<CString>,
+    /// The times that `to` gets once everything is in it, if folders that exist get times.
+    times: Option<Timestamps>,
 }
 
 impl MergeLevel {
-    fn new(from: OwnedFd, to: OwnedFd) -> Result<Self, Errno> {
+    /// Begins to merge two folders. `stat` has the times of the original.
+    fn new(
+        settings: &Settings<'_>,
+        from: OwnedFd,
+        to: OwnedFd,
+        stat: Option<&Stat>,
+    ) -> Result<Self, Errno> {
         let names = atomic_file::names(&from)?;
-        Ok(Self { from, to, names })
+        let is_timed = settings.preserve.keeps_times_of_folder(settings.resume);
+        Ok(Self { from, to, names, times: stat.filter(|_| is_timed).map(times) })
+    }
+
+    fn finish(&self) {
+        if let Some(times) = &self.times {
+            // The folder of another user keeps its own.
+            let _ = futimens(&self.to, times);
+        }
     }
 }
 
 /// Moves everything in a folder into another one, where another process has put its own copy. Files
 /// there are replaced, and get a backup if the options want one, as by any later copy, unless the
-/// options keep them, or `stays` returns `true` for one.
+/// options keep them, or `stays` returns `true` for one. `stat` has the times of the original.
 ///
 /// # Errors
 ///
@@ -47,14 +64,16 @@ pub(crate) fn merge(
     settings: &Settings<'_>,
     from: OwnedFd,
     to: OwnedFd,
+    stat: Option<&Stat>,
     stays: &mut dyn FnMut(&Clash<'_>) -> bool,
 ) -> Result<(), Errno> {
     // A deep tree would need a deep stack otherwise.
-    let mut levels = vec![MergeLevel::new(from, to)?];
+    let mut levels = vec![MergeLevel::new(settings, from, to, stat)?];
     // The names of all levels but the first.
     let mut path = PathBuf::new();
     while let Some(level) = levels.last_mut() {
         let Some(name) = level.names.pop() else {
+            level.finish();
             levels.pop();
             if let (Some(above), Some(done)) = (levels.last(), path.file_name()) {
                 unlinkat(&above.from, done, AtFlags::REMOVEDIR)?;
@@ -79,8 +98,8 @@ pub(crate) fn merge(
         let (mine, there) = (look(from)?, look(to));
         let below = path.join(OsStr::from_bytes(name.to_bytes()));
         if is_folder(&mine) && there.is_ok_and(|there| is_folder(&there)) {
-            let next = MergeLevel::new(open_folder(from, &name)?, open_folder(to, &name)?)?;
-            levels.push(next);
+            let (from, to) = (open_folder(from, &name)?, open_folder(to, &name)?);
+            levels.push(MergeLevel::new(settings, from, to, Some(&mine))?);
             path = below;
         } else if is_folder(&mine) || there.is_ok_and(|there| is_folder(&there)) {
             // Only one of the two is a folder, so this returns the kernel's error.
