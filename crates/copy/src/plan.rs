@@ -207,9 +207,10 @@ fn destination(
     if is_marked && !source_is_folder {
         return Err(Errno::NOTDIR).at(Action::Creating, || target);
     }
-    // With a slash, a link stands for the folder that it leads to.
+    // With a slash, a link stands for the folder that it leads to, also with dots in between.
     let is_followed = bytes.ends_with(b"/") && is_folder;
-    let is_itself = bytes.ends_with(b"/.") || is_followed && is_link(&target);
+    let stands_for = || is_link(&target) || last_name(&target) == b".";
+    let is_itself = bytes.ends_with(b"/.") || is_followed && stands_for();
     let Some(name) = target.file_name().filter(|_| !is_itself) else {
         return Ok(PlanDest { folder: target, name: Some(b".".to_vec()), link });
     };

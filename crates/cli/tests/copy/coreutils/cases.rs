@@ -120,6 +120,8 @@ pub(crate) const CASES: &[Case] = &[
     case("a tree with a slash", "mkdir -p a/b t; echo x >a/b/f", "-r a/ t"),
     case("what is in a tree", "mkdir -p a/b t; echo x >a/b/f", "-r a/. t"),
     case("a tree onto a tree", "mkdir -p a/b t/b; echo x >a/b/f; echo y >t/b/g", "-rT a t"),
+    case("a tree to a link with a slash", "mkdir a d; echo x >a/f; ln -s d l", "-rT a l/"),
+    case("a tree to a link with a dot", "mkdir a d; echo x >a/f; ln -s d l", "-rT a l/./"),
     case("a file to a name with a slash", "echo x >f", "f n/"),
     case("a file with a slash", "echo x >f", "f/ n"),
     case("a tree to a name with a slash", "mkdir a", "-r a n/"),
