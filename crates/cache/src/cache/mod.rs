@@ -11,8 +11,10 @@ use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
+use underpass_client::download::interpret::StrongValidator;
 use underpass_protocol::caching::{CacheStatus, Freshness, Use, may_store};
 use underpass_protocol::request::target::Target;
+use underpass_protocol::response::validator::parse_date;
 
 use crate::error::{CacheError, OpenError};
 use crate::fill::{BufferedResponse, ObjectRequest};
@@ -217,6 +219,22 @@ impl CacheEntry {
     #[must_use]
     pub fn field(&self, name: &str) -> Option<&str> {
         self.head.field(name)
+    }
+
+    /// Returns whether no other version can have the date in `Last-Modified`: this one was sent at
+    /// least a second later (RFC 9110 8.8.2.2).
+    #[must_use]
+    pub fn has_strong_date(&self) -> bool {
+        match self.version.validator() {
+            Some(StrongValidator::Date(_) | StrongValidator::DateAndTag(..)) => true,
+            // The origin confirms a tag, so the date of its latest response counts.
+            Some(StrongValidator::Tag(_)) => {
+                let modified = self.field("last-modified");
+                let modified = modified.and_then(|value| parse_date(value.as_bytes()));
+                modified.is_some_and(|it| it + Duration::from_secs(1) <= self.freshness.date())
+            }
+            None => false,
+        }
     }
 
     /// Returns the fields that are forwarded to clients unchanged, for the whole object or a part.

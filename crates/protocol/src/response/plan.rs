@@ -27,6 +27,9 @@ pub struct Representation<'a> {
     pub modified: Option<SystemTime>,
     /// See [`Validators::changed`].
     pub changed: Option<SystemTime>,
+    /// Whether another version may have the same time of change, because this one was sent by an
+    /// origin within the second of its change (RFC 9110 8.8.2.2).
+    pub has_weak_date: bool,
     /// Its media type, that of the plain file if this is a compressed neighbour.
     pub media_type: &'a str,
     /// The coding by which it is compressed.
@@ -139,7 +142,8 @@ fn wanted(
     now: SystemTime,
 ) -> RangeAnswer {
     // A file and its compressed form usually have the same date, so it does not tell them apart.
-    let current = Validators { modified: current.modified.filter(|_| !file.varies), ..current };
+    let is_ambiguous = file.varies || file.has_weak_date;
+    let current = Validators { modified: current.modified.filter(|_| !is_ambiguous), ..current };
     // RFC 9110 14.2: other methods have no ranges. 13.2.2 step 5: If-Range comes last.
     if request.method != Method::Get || !conditional::range_applies(request, current, now) {
         return RangeAnswer::Whole;

@@ -17,6 +17,7 @@ fn facts() -> Representation<'static> {
         etag: "\"v1\"",
         modified: Some(at(NOVEMBER)),
         changed: None,
+        has_weak_date: false,
         media_type: "image/png",
         coding: None,
         is_coded: false,
@@ -155,6 +156,11 @@ fn a_resumed_download_never_mixes_two_versions() {
     assert_eq!(status("If-Range: Sun, 06 Nov 1994 08:49:36 GMT"), 200);
     assert_eq!(status("If-Match: \"v0\""), 412);
     assert_eq!(status("If-None-Match: \"v1\""), 304); // before Range
+    let weak = Representation { has_weak_date: true, ..facts() };
+    let status = |field: &str| planned("GET", &["Range: bytes=5-", field], &weak).status;
+    assert_eq!(status("If-Range: Sun, 06 Nov 1994 08:49:37 GMT"), 200);
+    assert_eq!(status("If-Range: \"v1\""), 206);
+    assert_eq!(status("If-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT"), 304);
     // A stale If-Range makes even an impossible range harmless.
     let plan = planned("GET", &["Range: bytes=5000-", "If-Range: \"v0\""], &facts());
     assert_eq!((plan.status, plan.body), (200, PlannedBody::Whole));

@@ -176,6 +176,7 @@ impl<'s> FilePlan<'s> {
             etag: &chosen.etag,
             modified: Some(chosen.modified),
             changed: Some(chosen.changed),
+            has_weak_date: false,
             media_type,
             coding,
             is_coded: false,

@@ -295,6 +295,7 @@ fn send_archive(
         // No date shows that an entry is gone, or was replaced by an older one.
         modified: None,
         changed: None,
+        has_weak_date: false,
         media_type: format.media_type(),
         coding: None,
         is_coded: false,

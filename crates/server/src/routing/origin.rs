@@ -204,7 +204,11 @@ async fn serve(
 fn needs_len(ctx: &RequestContext<'_>, entry: &CacheEntry) -> bool {
     ctx.request.method == Method::Get
         && first_of_request(&ctx.request).is_some_and(|first| first != (0..u64::MAX))
-        && range_applies(&ctx.request, validators(ctx, entry), ctx.now)
+        && {
+            let current = validators(ctx, entry);
+            let modified = current.modified.filter(|_| entry.has_strong_date());
+            range_applies(&ctx.request, Validators { modified, ..current }, ctx.now)
+        }
 }
 
 /// Returns the validators of an object. A date in the future is left out: only the origin itself
@@ -235,6 +239,7 @@ fn plan_of<'e>(
         etag,
         modified,
         changed,
+        has_weak_date: !entry.has_strong_date(),
         media_type,
         coding: None,
         is_coded: entry.field("content-encoding").is_some(),

@@ -36,6 +36,7 @@ pub(crate) fn check(data: &[u8]) {
         etag: "\"a-1\"",
         modified: Some(UNIX_EPOCH + Duration::from_secs(modified.into())),
         changed: (choice & 32 != 0).then_some(UNIX_EPOCH),
+        has_weak_date: choice & 64 != 0,
         media_type: "text/plain; charset=utf-8",
         coding: (choice & 2 != 0).then_some(Coding::Zstd),
         is_coded: false,
