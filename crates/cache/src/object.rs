@@ -160,6 +160,7 @@ impl CachedObject {
     pub(crate) fn purge(&self) {
         let mut state = self.state();
         state.response = None;
+        (state.private_until, state.relayed_until, state.pause) = (None, None, None);
         state.disregard_pending();
     }
 
@@ -197,6 +198,10 @@ impl CachedObject {
             let mut state = self.state();
             if state.pending.as_ref().is_some_and(|known| Arc::ptr_eq(known, pending)) {
                 state.pending = None;
+            }
+            if matches!(outcome, FetchOutcome::Sent { .. } | FetchOutcome::Valid(..)) {
+                // The origin answers again.
+                state.pause = None;
             }
         }
         pending.finish(outcome);

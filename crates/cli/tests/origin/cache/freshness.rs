@@ -361,6 +361,33 @@ fn an_origin_that_asks_for_a_pause_gets_one_while_a_stale_version_is_used() {
 }
 
 #[test]
+fn a_pause_of_an_origin_ends_with_its_next_answer() {
+    for ended_by in ["expire", "purge"] {
+        let number = AtomicUsize::new(0);
+        let origin = Origin::new(move |_, sending| match number.fetch_add(1, Ordering::Relaxed) {
+            1 => sending.answer("HTTP/1.1 503 No\nRetry-After: 600", b""),
+            tag => {
+                let lines = format!("ETag: \"{tag}\"\nCache-Control: max-age=0");
+                sending.answer(&format!("HTTP/1.1 200 OK\n{lines}"), tag.to_string().as_bytes());
+            }
+        });
+        let node = Node::new(&origin.url(), &["--stale-if-error", "1d"]);
+        for _ in 0..3 {
+            node.get("/a").assert_is(200, b"0");
+            until_stored(&node, 1);
+        }
+        match ended_by {
+            "purge" => assert_eq!(node.ask("PURGE", "/a", &[]).status, 200),
+            _ => assert_eq!(node.ask("POST", "/.underpass/expire?prefix=/a", &[]).status, 200),
+        }
+        for body in [b"2", b"3"] {
+            node.get("/a").assert_is(200, body);
+            until("a fill that has ended", || node.metric("reserved_bytes") == 0);
+        }
+    }
+}
+
+#[test]
 fn too_many_requests_are_passed_on_with_and_without_a_time() {
     for line in ["Retry-After: 7", "Retry-After: Sun, 01 Jan 2040 00:00:00 GMT", "X: y"] {
         let origin = Origin::new(move |_, sending| {

@@ -3,11 +3,11 @@
 use std::fs;
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use serde_json::Value;
 
-use crate::node::{Node, until_stored};
+use crate::node::{End, Node, until_stored};
 use crate::rig::{folder, has, noise, until};
 use crate::scripted_origin::{Gate, Object, Origin};
 use underpass_testkit::{is_root, skip};
@@ -343,4 +343,32 @@ fn an_object_purged_while_it_is_fetched_is_not_stored() {
         node.get("/a").assert_is(now, b"new");
         assert_eq!(origin.requests().len(), 2, "{status}");
     }
+}
+
+#[test]
+fn a_purged_object_that_was_too_large_is_stored_once_it_fits() {
+    let number = AtomicUsize::new(0);
+    let origin = Origin::new(move |_, sending| {
+        if number.fetch_add(1, Ordering::Relaxed) > 0 {
+            let lines = "HTTP/1.1 200 OK\nETag: \"a\"\nCache-Control: max-age=1000";
+            return sending.answer(lines, b"hello");
+        }
+        sending.head("HTTP/1.1 200 OK\nTransfer-Encoding: chunked");
+        for _ in 0..32 {
+            sending.body(format!("{:x}\r\n{}\r\n", 1 << 17, "x".repeat(1 << 17)).as_bytes());
+        }
+        sending.body(b"0\r\n\r\n");
+    });
+    let node = Node::new(&origin.url(), &["--cache-size", "1M"]);
+    assert_eq!(node.client("GET", "/a", &[]).finish().end, End::Reset);
+    // It is not there, but that it did not fit is forgotten, too.
+    assert_eq!(node.ask("PURGE", "/a", &[]).status, 404);
+    let reply = node.get("/a");
+    reply.assert_is(200, b"hello");
+    assert!(
+        reply.cache().contains("stored") && !reply.cache().contains("no-room"),
+        "{}",
+        reply.cache()
+    );
+    until_stored(&node, 5);
 }
