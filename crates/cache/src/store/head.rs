@@ -214,10 +214,15 @@ const SET_BY_SERVER: [&str; 13] = [
 ];
 
 /// Fields for one client, or about the origin's own host.
-const PER_CLIENT: [&str; 6] = [
+const PER_CLIENT: [&str; 11] = [
+    "accept-ch",
     "alt-svc",
     "clear-site-data",
+    "expect-ct",
+    "nel",
     "public-key-pins",
+    "public-key-pins-report-only",
+    "report-to",
     "set-cookie",
     "set-cookie2",
     "strict-transport-security",

@@ -475,14 +475,18 @@ fn an_object_that_fails_does_not_stop_the_others() {
 fn fields_of_the_origin_are_passed_on_but_for_those_of_its_connection_and_host() {
     let lines = "Cache-Control: max-age=1000\nContent-Type: text/plain\nX-Any: 1\nConnection: X-Hop\n\
                  X-Hop: 2\nServer: other\nX-Content-Type-Options: other\nX-Own: other\n\
-                 Strict-Transport-Security: max-age=1\nx-amz-id-2: 3\nKeep-Alive: 4";
+                 Strict-Transport-Security: max-age=1\nx-amz-id-2: 3\nKeep-Alive: 4\n\
+                 NEL: {}\nReport-To: {}\nAccept-CH: Width\nExpect-CT: max-age=1";
     let object = object(lines);
     let origin = Origin::of(&object);
     let node = Node::new(&origin.url(), &["--header", "X-Own: mine"]);
     let reply = node.get("/a");
     reply.assert_is(200, b"hello");
     assert_eq!(reply.field("x-any"), Some("1"));
-    for name in ["x-hop", "strict-transport-security", "x-amz-id-2", "keep-alive"] {
+    let of_connection = ["x-hop", "keep-alive"];
+    let of_host =
+        ["strict-transport-security", "x-amz-id-2", "nel", "report-to", "accept-ch", "expect-ct"];
+    for name in of_connection.into_iter().chain(of_host) {
         assert_eq!(reply.field(name), None, "{name}");
     }
     for (name, value) in
