@@ -1,7 +1,9 @@
 //! Settings of object stores from the environment: regions, URLs and sources of keys, as the tools
 //! of Amazon name them.
 
-use std::path::PathBuf;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 
 use url::Url;
 
@@ -18,7 +20,7 @@ use crate::s3::{KeySource, Keys, ProfileFiles, StoreOptions, suffix};
 pub fn store(is_signed: bool) -> Result<StoreOptions, EnvironmentError> {
     // Without a home folder, only files that are named explicitly are read.
     let home = variable("HOME").map(|home| PathBuf::from(home).join(".aws"));
-    let of_home = |file: &str| home.as_ref().map(|home| home.join(file));
+    let of_home = |file: &str| home.as_ref().map(|home| home.join(file)).filter(|it| may_have(it));
     let path = |name: &str, file: &str| variable(name).map(PathBuf::from).or_else(|| of_home(file));
     let named = variable("AWS_PROFILE");
     let files = ProfileFiles {
@@ -38,6 +40,13 @@ pub fn store(is_signed: bool) -> Result<StoreOptions, EnvironmentError> {
     let style = setting("s3.addressing_style").and_then(|style| style.parse().ok());
     let sources = if is_signed { sources(files, region.as_deref())? } else { Vec::new() };
     Ok(StoreOptions { endpoint, region, style, sources })
+}
+
+/// Returns whether a file may be there for this process. The home folder may be that of another
+/// user, as after `sudo` or in a container, or no folder.
+fn may_have(file: &Path) -> bool {
+    let found = fs::metadata(file).map_err(|error| error.kind());
+    !matches!(found, Err(ErrorKind::PermissionDenied | ErrorKind::NotADirectory))
 }
 
 /// Returns the sources of keys in the order in which they are tried.

@@ -170,6 +170,24 @@ fn files_of_the_current_folder_are_not_those_of_a_home() {
 }
 
 #[test]
+fn a_home_that_does_not_exist_or_is_another_users_is_no_error() {
+    let (store, here) = (store(), folder());
+    let with_home = |home: &str| {
+        let mut command = get(here.path(), &store);
+        command.env("AWS_ACCESS_KEY_ID", "new").env("AWS_SECRET_ACCESS_KEY", "s");
+        command.env("HOME", home);
+        command
+    };
+    for home in ["/dev/null", "/nonexistent"] {
+        Running::start(with_home(home)).finish().succeeded();
+    }
+    // A file that was named has to be one.
+    let mut command = with_home("/nonexistent");
+    command.env("AWS_CONFIG_FILE", "/dev/null/config");
+    Running::start(command).finish().failed(2, &["reading /dev/null/config: Not a directory"]);
+}
+
+#[test]
 fn keys_in_an_address_are_not_printed() {
     let here = folder();
     let address = "s3://id:of-someone@bucket/";
