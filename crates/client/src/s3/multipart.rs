@@ -283,6 +283,7 @@ impl<'p, 'a, 't> StoredParts<'p, 'a, 't> {
             send_options: options,
             body: UploadBody { source: &source, skip: 0 },
             expects: None,
+            needs_104: false,
             interim: &mut |_| {},
             on_event: &mut on_event,
             stall: self.upload.options.stall_detector(self.client),

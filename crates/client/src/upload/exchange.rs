@@ -28,6 +28,8 @@ pub(crate) struct UploadExchange<'e, 'a, 't> {
     pub(crate) body: UploadBody<'e>,
     /// The time to wait for `100 Continue` before the body; `None` to send it at once.
     pub(crate) expects: Option<Duration>,
+    /// Whether the body may be sent after `100 Continue` only if a 104 came before it.
+    pub(crate) needs_104: bool,
     /// Receives interim responses.
     pub(crate) interim: &'e mut (dyn FnMut(&Response) + Send),
     pub(crate) on_event: &'e mut OnEvent<'t>,

@@ -11,7 +11,8 @@ use crate::error::ClientError;
 use crate::http::{MAX_INTERIM, Response};
 
 impl UploadExchange<'_, '_, '_> {
-    /// Sends head and body; returns the final response, and whether the whole body was sent.
+    /// Sends head and body; returns the final response, and whether the whole body was sent. If
+    /// [`needs_104`](Self::needs_104) forbids the body, that is the `100 Continue`.
     pub(crate) fn run(&mut self, head: Vec<u8>) -> Result<(Response, bool)> {
         let head = match self.expects {
             None => head,
@@ -74,7 +75,8 @@ impl UploadExchange<'_, '_, '_> {
     }
 
     /// Waits for `100 Continue`, at most `timeout`; returns the final response if that arrives
-    /// instead (RFC 9110 10.1.1).
+    /// instead (RFC 9110 10.1.1), and the `100 Continue` itself if no 104 came before it that is
+    /// needed.
     fn await_continue(&mut self, timeout: Duration) -> Result<Option<Response>> {
         let deadline = Instant::now() + timeout;
         loop {
@@ -90,8 +92,11 @@ impl UploadExchange<'_, '_, '_> {
             }
             let response = self.connection.response(self.method)?;
             match response.status {
-                100 => return Ok(None),
-                101..200 => (self.interim)(&response),
+                100 => return Ok(self.needs_104.then_some(response)),
+                101..200 => {
+                    self.needs_104 &= response.status != 104;
+                    (self.interim)(&response);
+                }
                 _ => return Ok(Some(response)),
             }
         }

@@ -200,7 +200,11 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
             fields.push(("Upload-Draft-Interop-Version", INTEROP_VERSION));
         }
         let url = self.url.clone();
-        let (mut response, mut connection) = self.deliver("PUT", &url, &fields, 0)?;
+        let delivered = self.deliver("PUT", &url, &fields, 0);
+        if delivered.is_err() {
+            self.kept.record_failure(self.handed_over);
+        }
+        let (mut response, mut connection) = delivered?;
         if self.trusts(&url) && connection.learn(self.client, &mut response) {
             self.idle = connection.finish(&response);
             return Ok(AttemptEnd::Again);
@@ -231,9 +235,17 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
                 self.refuses_expect = true;
                 Ok(AttemptEnd::Again)
             }
+            // A proxy invites the body and does not pass on 104. nginx even takes it for the
+            // response, and the upload would never end.
+            100 => {
+                self.kept.supports_resumption = Some(false);
+                Ok(AttemptEnd::Again)
+            }
             _ if response.is_success() => self.accept(&response, connection),
             status => {
-                self.kept.record_failure(status, self.handed_over);
+                if status >= 500 {
+                    self.kept.record_failure(self.handed_over);
+                }
                 Err(connection.refusal(&response).into())
             }
         }
@@ -320,6 +332,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         let request = Request { method, fields: &fields };
         let head = connection.head(self.client, &request, url, self.trusts(url))?;
         let is_resumable = self.is_resumable();
+        let needs_104 = is_resumable && method == "PUT" && !self.kept.is_104_known;
         let kept = &mut self.kept;
         let mut exchange = UploadExchange {
             client: self.client,
@@ -328,6 +341,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
             send_options: self.upload.options,
             body,
             expects,
+            needs_104,
             interim: &mut |response| {
                 if is_resumable {
                     kept.receive_interim(response, url);

@@ -46,7 +46,12 @@ fn a_proxy_that_fails_because_of_104_gets_the_next_attempt_without_resumption() 
             conn.answer("204 No Content", &["Upload-Limit: min-size=0"]);
             let head = conn.head();
             assert_eq!(field(&head, "upload-complete"), Some("?1"));
-            conn.say_continue();
+            // It would have to pass 104 on before it invites the body.
+            conn.answer("417 Expectation Failed", &["Connection: close"]);
+        }),
+        script(|mut conn| {
+            let head = conn.head();
+            assert_eq!(field(&head, "upload-complete"), Some("?1"));
             conn.take(LEN);
             conn.answer("503 Backend fetch failed", &["Retry-After: 0", "Connection: close"]);
         }),
@@ -59,6 +64,65 @@ fn a_proxy_that_fails_because_of_104_gets_the_next_attempt_without_resumption() 
         }),
     ]);
     assert!(!sample.put_resumably(&server.url("/file")).done().is_resumable);
+}
+
+#[test]
+fn a_proxy_that_invites_the_body_before_104_gets_it_without_resumption() {
+    let sample = Sample::of(LEN);
+    let expected = sample.bytes.clone();
+    let server = Scripted::new(vec![
+        script(|mut conn| {
+            conn.head();
+            conn.answer("204 No Content", &["Upload-Limit: min-size=0"]);
+            let head = conn.head();
+            assert_eq!(field(&head, "upload-complete"), Some("?1"));
+            // As nginx, which then takes the 104 of the server for its response.
+            conn.say_continue();
+            assert!(conn.rest().0.is_empty(), "sent in vain");
+        }),
+        script(move |mut conn| {
+            let head = conn.head();
+            assert!(head.starts_with("PUT /file HTTP/1.1"), "{head}");
+            assert_eq!(field(&head, "upload-complete"), None);
+            conn.say_continue();
+            conn.accept(&expected);
+        }),
+    ]);
+    let outcome = sample.put_resumably(&server.url("/file"));
+    assert_eq!(outcome.events, [""; 0]);
+    assert!(!outcome.done().is_resumable && !sample.journal().exists());
+}
+
+#[test]
+fn a_proxy_that_never_answers_because_of_104_gets_the_next_attempt_without_resumption() {
+    let sample = Sample::of(LEN);
+    let expected = sample.bytes.clone();
+    let server = Scripted::new(vec![
+        script(|mut conn| {
+            conn.head();
+            conn.answer("204 No Content", &["Upload-Limit: min-size=0"]);
+            conn.head();
+            conn.answer("417 Expectation Failed", &["Connection: close"]);
+        }),
+        script(|mut conn| {
+            let head = conn.head();
+            assert_eq!(field(&head, "upload-complete"), Some("?1"));
+            conn.take(LEN);
+            conn.wait_for_the_end();
+        }),
+        script(move |mut conn| {
+            let head = conn.head();
+            assert_eq!(field(&head, "upload-complete"), None);
+            conn.accept(&expected);
+        }),
+    ]);
+    let journal = sample.journal();
+    let outcome = sample.put_with(&server.url("/file"), |options| {
+        options.journal = Some(journal);
+        options.timeout = Duration::from_millis(300);
+    });
+    assert!(outcome.events[0].contains("time limit"), "{:?}", outcome.events);
+    assert!(!outcome.done().is_resumable && !sample.journal().exists());
 }
 
 #[test]
@@ -109,6 +173,7 @@ fn a_question_that_breaks_off_once_is_asked_again() {
             conn.answer("204 No Content", &["Upload-Limit: min-size=0"]);
             let head = conn.head();
             assert_eq!(field(&head, "upload-complete"), Some("?1"));
+            conn.say("HTTP/1.1 104 Upload\r\nLocation: /file?upload=7\r\n\r\n");
             conn.say_continue();
             conn.accept(&expected);
         }),

@@ -24,6 +24,8 @@ pub(crate) struct ResumeState {
     pub(crate) resource: Option<Url>,
     /// Whether the server can resume uploads; `None` until it is known.
     pub(crate) supports_resumption: Option<bool>,
+    /// Whether a 104 has arrived for this upload, now or in an earlier process.
+    pub(crate) is_104_known: bool,
     /// Whether the journal of an earlier process has been looked for.
     pub(crate) has_searched_journal: bool,
     /// The URL of the target for the journal.
@@ -73,6 +75,7 @@ impl ResumeState {
         // This cannot fail, as every http URL has a host.
         let _ = resource.set_username(given.username());
         let _ = resource.set_password(given.password());
+        self.is_104_known = true;
         self.resource = Some(resource);
         let is_file = |version: &String| is_version(&entry.file, version);
         let is_same = self.version.as_ref().is_some_and(is_file) && entry.target == self.target;
@@ -89,11 +92,11 @@ impl ResumeState {
         self.journal.is_some() && self.resource.is_some()
     }
 
-    /// Records that the server failed after `sent` bytes of a new upload. If it has not named the
-    /// upload by then, a proxy that does not know 104, such as Varnish, may have failed in its
-    /// place: the next attempt does without resumption.
-    pub(crate) fn record_failure(&mut self, status: u16, sent: Option<u64>) {
-        if status >= 500 && sent > Some(0) && self.resource.is_none() {
+    /// Records that the server failed, or fell silent, after `sent` bytes of a new upload. If it has
+    /// not named the upload by then, a proxy that does not know 104, such as Varnish, may have
+    /// failed in its place: the next attempt does without resumption.
+    pub(crate) fn record_failure(&mut self, sent: Option<u64>) {
+        if sent > Some(0) && self.resource.is_none() {
             self.supports_resumption = Some(false);
         }
     }
@@ -103,6 +106,7 @@ impl ResumeState {
         if response.status != 104 {
             return;
         }
+        self.is_104_known = true;
         let location = response.fields.text("location").and_then(|it| joined(base, it).ok());
         // It will receive the server's credentials, so it must have the same origin.
         let Some(resource) = location.filter(|it| it.origin() == base.origin()) else { return };
