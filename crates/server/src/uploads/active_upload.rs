@@ -4,7 +4,7 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::ioctl_fionread;
@@ -23,6 +23,7 @@ use crate::uploads::refusal;
 use crate::uploads::refusal::{Result, UploadRefusal};
 use crate::uploads::request::UploadRequest;
 use crate::uploads::state::disk_space::{self, has_room};
+use crate::uploads::state::locks::PartReceiver;
 use crate::uploads::state::slots::UploadSlot;
 use underpass_observe::transfers::TransferFacts;
 use underpass_protocol::request::{BodyLength, Method, Request};
@@ -42,8 +43,8 @@ pub(crate) struct ActiveUpload<'a> {
     facts: TransferFacts,
     /// The range of the file that the body has filled.
     content: Range<u64>,
-    /// Becomes true when another connection resumes the same part, or begins it anew.
-    superseded: Option<Arc<AtomicBool>>,
+    /// The connection as the receiver of a part, of which another one may take over.
+    receiver: Option<Arc<PartReceiver>>,
     state: BodyState,
     report: Report,
     interim: u64,
@@ -74,7 +75,7 @@ impl<'a> ActiveUpload<'a> {
             framing,
             facts,
             content: 0..0,
-            superseded: None,
+            receiver: None,
             state: if framing.is_some() { BodyState::Untouched } else { BodyState::Read },
             report: Report::default(),
             interim: 0,
@@ -169,14 +170,14 @@ impl<'a> ActiveUpload<'a> {
         self.broken.as_ref().is_some_and(|broken| broken.cause == IncompleteCause::TooLong)
     }
 
-    /// Sets the flag by which another connection that takes over the same part ends this one.
-    pub(crate) fn superseded_by(&mut self, flag: Arc<AtomicBool>) {
-        self.superseded = Some(flag);
+    /// Sets the receiver by which another connection that takes over the same part ends this one.
+    pub(crate) fn superseded_by(&mut self, receiver: Arc<PartReceiver>) {
+        self.receiver = Some(receiver);
     }
 
     /// Returns whether another connection has resumed the same part, or begun it anew.
     pub(crate) fn is_superseded(&self) -> bool {
-        self.superseded.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed))
+        self.receiver.as_ref().is_some_and(|receiver| receiver.is_superseded())
     }
 
     /// Waits for the first byte of the body.
@@ -300,7 +301,10 @@ impl<'a> ActiveUpload<'a> {
 
     /// Moves the body into `file` from `at` on, `limit` bytes at most; returns their number.
     pub(crate) fn body(&mut self, file: &File, at: u64, limit: Option<u64>) -> Result<u64> {
-        let Some(framing) = self.framing else { return Ok(0) };
+        let Some(framing) = self.framing else {
+            self.end_body();
+            return Ok(0);
+        };
         let (settings, of_server) = (&self.site.settings, &self.site.shared.settings);
         // For a known length the space was checked and is reserved.
         let is_open =
@@ -339,13 +343,19 @@ impl<'a> ActiveUpload<'a> {
         slot.end_body();
         self.report.add(&received.report);
         self.content = at..at.saturating_add(received.report.bytes());
+        self.end_body();
         match received.outcome {
-            Ok(()) => {
-                self.state = BodyState::Read;
-                Ok(received.report.bytes())
-            }
+            Ok(()) => Ok(received.report.bytes()),
             Err(error) => Err(self.break_off(&error)),
         }
+    }
+
+    /// Keeps the connection from being shut down, as the client is no longer waited for. If it was
+    /// shut down before, no other request can be read from it.
+    fn end_body(&mut self) {
+        let is_kept = self.receiver.as_ref().is_none_or(|receiver| receiver.keep_connection());
+        let is_over = !is_kept || self.slot.aborted().is_some();
+        self.state = if is_over { BodyState::Incomplete } else { BodyState::Read };
     }
 
     /// Returns the unused bytes of the connection, and how the body was received.

@@ -22,7 +22,7 @@ pub(crate) enum BodyState {
     Untouched,
     /// The server has read all of it: the next request may follow.
     Read,
-    /// The server has read a part of it.
+    /// The server has read a part of it, or cannot read anything after it.
     Incomplete,
 }
 

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use super::rig::{Client, Running, request};
-use super::uploads::{open_site, put, put_by_another, send};
+use super::rig::{Client, Running, request, wait_until};
+use super::uploads::{names, open_site, put, put_by_another, send};
 
 /// Begins a request with a body of two bytes, and waits until the server wants it.
 fn begin(server: &Running, verb: &str, path: &str, field: &str) -> Client {
@@ -159,5 +159,28 @@ fn an_upload_does_not_follow_its_folder_to_another_place() {
             assert_eq!(moved_meanwhile(verb, field, replaced, by_request), 409, "{field}");
             assert_eq!(moved_meanwhile(verb, field, replaced, by_program), 409, "{field}");
         }
+    }
+}
+
+#[test]
+fn a_newer_upload_leaves_the_connection_of_one_that_has_arrived() {
+    const LEN: usize = 24 << 20;
+    let server = open_site().start();
+    let newer: [(&str, &[u8]); 2] = [("X-A: b", b"new"), ("Content-Range: bytes 0-3/4", b"more")];
+    for (field, body) in newer {
+        let mut older = server.connect();
+        // To compare this with the digest takes a while.
+        let digest = format!("Repr-Digest: sha-512=:{}==:", "A".repeat(86));
+        let range = format!("Content-Range: bytes 0-{}/{LEN}", LEN - 1);
+        send(&mut older, "PUT", "/file", &[&range, &digest], &vec![0; LEN]);
+        wait_until("all of it is here", || {
+            let part = names(&server).into_iter().find(|name| name.ends_with(".upload"));
+            part.is_some_and(|part| {
+                fs::metadata(server.path(&part)).is_ok_and(|it| it.len() == LEN as u64)
+            })
+        });
+        assert!(put(&server, "/file", &[field], body).status < 300);
+        assert_eq!(older.reply().status, 400);
+        assert_eq!(older.get("/file").body, body);
     }
 }

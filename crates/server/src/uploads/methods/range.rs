@@ -23,7 +23,7 @@ pub(crate) fn put(upload: &mut ActiveUpload<'_>, range: ContentRange) -> Result<
     }
     upload.check_size(range.total)?;
     let (part, mut new_file, base) = begin(upload, &target, range)?;
-    upload.superseded_by(part.superseded());
+    upload.superseded_by(part.receiver());
     // A client that has left by now is treated like one that leaves in the middle.
     let outcome = upload
         .send_continue()

@@ -46,7 +46,7 @@ pub(crate) fn create(upload: &mut ActiveUpload<'_>, is_complete: bool) -> Result
     // Not earlier: a refused request must leave what an earlier one has sent.
     drop(forget_part(upload, &target)?);
     let part = PartialUpload::acquire(upload, &target, part_id(upload, &target, &id))?;
-    upload.superseded_by(part.superseded());
+    upload.superseded_by(part.receiver());
     upload.check_room(&target, length.unwrap_or(0))?;
     if !upload.has_body() {
         // The client requests the address before there is anything to send, or the file is empty.
@@ -157,7 +157,7 @@ fn patch(upload: &mut ActiveUpload<'_>, target: &UploadTarget, id: &UploadId) ->
         let version = PartVersion { total, ..PartVersion::default() };
         upload.site.shared.uploads.versions.record(new_file.file(), version);
     }
-    upload.superseded_by(part.superseded());
+    upload.superseded_by(part.receiver());
     upload.send_continue().inspect_err(|_| disk_space::release(new_file.file()))?;
     let id = &UploadId { length, ..id.clone() };
     let step = UploadStep { id, offset, is_complete, is_announced: true };

@@ -6,7 +6,6 @@ use std::ops::Range;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -22,7 +21,9 @@ use crate::uploads::active_upload::ActiveUpload;
 use crate::uploads::parts::stale_uploads;
 use crate::uploads::parts::target::{NEW_FILE, UploadTarget};
 use crate::uploads::refusal::{Result, UploadRefusal};
-use crate::uploads::state::locks::{MAX_WAIT, NewestUpload, UploadLock, UploadLockError};
+use crate::uploads::state::locks::{
+    MAX_WAIT, NewestUpload, PartReceiver, UploadLock, UploadLockError,
+};
 use crate::uploads::state::part_versions::PartVersion;
 use underpass_protocol::request::Method;
 use underpass_protocol::upload::{PartId, partial_name};
@@ -170,7 +171,7 @@ impl<'a> PartialUpload<'a> {
             if let Some(locked) = attempt()? {
                 return Ok(Some(locked));
             }
-            if self.superseded().load(Ordering::Relaxed) {
+            if self.receiver().is_superseded() {
                 return Err(UploadRefusal::superseded());
             }
             if Instant::now() >= deadline {
@@ -196,10 +197,9 @@ impl<'a> PartialUpload<'a> {
         }
     }
 
-    /// Returns a flag that becomes true when another connection resumes the part, or begins it
-    /// anew.
-    pub(crate) fn superseded(&self) -> Arc<AtomicBool> {
-        self.lock.superseded()
+    /// Returns the connection that sends the part.
+    pub(crate) fn receiver(&self) -> Arc<PartReceiver> {
+        self.lock.receiver()
     }
 }
 

@@ -33,9 +33,16 @@ struct LockName {
 
 #[derive(Debug)]
 struct LockHolder {
-    connection: OwnedFd,
-    is_superseded: Arc<AtomicBool>,
+    receiver: Arc<PartReceiver>,
     is_void: Arc<AtomicBool>,
+}
+
+/// The connection whose client sends a part.
+#[derive(Debug)]
+pub(crate) struct PartReceiver {
+    /// `None` once the client is no longer waited for.
+    connection: Mutex<Option<OwnedFd>>,
+    is_superseded: AtomicBool,
 }
 
 /// The right to resume an upload, for as long as it lives.
@@ -43,7 +50,7 @@ struct LockHolder {
 pub(crate) struct UploadLock<'a> {
     locks: &'a UploadLocks,
     key: LockName,
-    is_superseded: Arc<AtomicBool>,
+    receiver: Arc<PartReceiver>,
     is_void: Arc<AtomicBool>,
 }
 
@@ -88,8 +95,8 @@ impl UploadLocks {
         self.supersede(&key, None);
         let mut holders = lock(&self.holders);
         while let Some(holder) = holders.get(&key) {
-            // This wakes the holder wherever it waits.
-            holder.supersede(Shutdown::Both);
+            // This wakes the holder if it waits for its client.
+            holder.receiver.supersede(Shutdown::Both);
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Err(UploadLockError::Kept);
@@ -112,7 +119,7 @@ impl UploadLocks {
         if let Some(holder) = lock(&self.holders).get(&key) {
             holder.is_void.store(true, Ordering::Relaxed);
             // Its response can still be sent.
-            holder.supersede(Shutdown::Read);
+            holder.receiver.supersede(Shutdown::Read);
         }
         if !is_first {
             // The older one may wait for the name.
@@ -156,31 +163,44 @@ impl UploadLocks {
         key: LockName,
         connection: OwnedFd,
     ) -> UploadLock<'_> {
-        let is_superseded = Arc::new(AtomicBool::new(false));
+        let receiver = Arc::new(PartReceiver {
+            connection: Mutex::new(Some(connection)),
+            is_superseded: AtomicBool::new(false),
+        });
         let is_void = Arc::new(AtomicBool::new(false));
-        let holder = LockHolder {
-            connection,
-            is_superseded: Arc::clone(&is_superseded),
-            is_void: Arc::clone(&is_void),
-        };
+        let holder = LockHolder { receiver: Arc::clone(&receiver), is_void: Arc::clone(&is_void) };
         holders.insert(key.clone(), holder);
-        UploadLock { locks: self, key, is_superseded, is_void }
+        UploadLock { locks: self, key, receiver, is_void }
     }
 }
 
-impl LockHolder {
-    /// Ends the transfer. A connection that cannot be shut down is closed already.
+impl PartReceiver {
+    /// Ends the transfer, if the client is still waited for. A connection that cannot be shut down
+    /// is closed already.
     fn supersede(&self, how: Shutdown) {
+        let connection = lock(&self.connection);
         self.is_superseded.store(true, Ordering::Relaxed);
-        let _ = shutdown(&self.connection, how);
+        let _ = connection.as_ref().map(|connection| shutdown(connection, how));
+    }
+
+    /// Returns whether another connection has resumed the upload, or begun it anew.
+    pub(crate) fn is_superseded(&self) -> bool {
+        self.is_superseded.load(Ordering::Relaxed)
+    }
+
+    /// Keeps the connection from being shut down from now on, because the transfer is over; returns
+    /// false if it was shut down before, so that no further request can be read from it.
+    pub(crate) fn keep_connection(&self) -> bool {
+        let mut connection = lock(&self.connection);
+        *connection = None;
+        !self.is_superseded()
     }
 }
 
 impl UploadLock<'_> {
-    /// Returns a flag that becomes true when another connection resumes the upload, or begins it
-    /// anew.
-    pub(crate) fn superseded(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.is_superseded)
+    /// Returns the connection that sends the part.
+    pub(crate) fn receiver(&self) -> Arc<PartReceiver> {
+        Arc::clone(&self.receiver)
     }
 
     /// Returns whether a newer upload of the name has begun: nothing of this one may remain.
@@ -266,7 +286,7 @@ mod tests {
         let held = newer.acquire(&folder).unwrap();
         thread::scope(|scope| {
             let resumed = scope.spawn(|| locks.acquire(&folder, b"part", &folder).is_ok());
-            while !held.superseded().load(Ordering::Relaxed) {
+            while !held.receiver().is_superseded() {
                 thread::yield_now();
             }
             assert!(!held.is_void());
@@ -274,5 +294,38 @@ mod tests {
             assert!(resumed.join().unwrap());
         });
         assert!(newer.acquire(&folder).is_none());
+    }
+
+    #[test]
+    fn a_client_that_has_sent_everything_keeps_its_connection() {
+        use std::io::Read;
+        use std::os::unix::net::UnixStream;
+
+        let (locks, folder) = (UploadLocks::default(), std::fs::File::open("/").unwrap());
+        let end = |is_waited_for: bool, how: fn(&UploadLocks, &std::fs::File)| {
+            let (client, mut server) = UnixStream::pair().unwrap();
+            server.set_nonblocking(true).unwrap();
+            let held = locks.acquire(&folder, b"part", &server).unwrap();
+            assert!(is_waited_for || held.receiver().keep_connection());
+            thread::scope(|scope| {
+                let newer = scope.spawn(|| how(&locks, &folder));
+                while !held.receiver().is_superseded() {
+                    thread::yield_now();
+                }
+                let is_kept = server.read(&mut [0]).is_err();
+                assert_eq!((is_kept, held.receiver().keep_connection()), (!is_waited_for, false));
+                drop(held);
+                newer.join().unwrap();
+            });
+            drop(client);
+        };
+        let begin: fn(&UploadLocks, &std::fs::File) =
+            |locks, folder| drop(locks.begin(folder, b"part").unwrap());
+        let resume: fn(&UploadLocks, &std::fs::File) =
+            |locks, folder| drop(locks.acquire(folder, b"part", folder).unwrap());
+        for how in [begin, resume] {
+            end(true, how);
+            end(false, how);
+        }
     }
 }

@@ -131,8 +131,8 @@ impl Slots {
     /// Ends uploads whose bodies arrive more slowly than required.
     pub(crate) fn end_slow(&self, window: Duration, now: Instant) {
         for slot in lock(&self.taken).slots.values() {
-            if slot.min_rate > 0 && slot.is_too_slow(window, now) {
-                slot.end_slow();
+            if slot.min_rate > 0 {
+                slot.end_if_slow(window, now);
             }
         }
     }
@@ -182,29 +182,26 @@ impl UploadSlot {
         self.cancel.store(true, Ordering::Relaxed);
     }
 
-    /// Ends a transfer that waits for its client. A response can still be sent.
-    fn end_slow(&self) {
-        let _ = self.aborted.set(AbortReason::TooSlow);
-        // This wakes the transfer; a connection that cannot be shut down is closed already.
-        let _ = shutdown(&self.connection, Shutdown::Read);
-    }
-
     /// Returns the reason why the server has ended it, if it has.
     pub(crate) fn aborted(&self) -> Option<AbortReason> {
         self.aborted.get().copied()
     }
 
-    /// Returns whether fewer bytes than required have arrived in a whole window.
-    fn is_too_slow(&self, length: Duration, now: Instant) -> bool {
+    /// Ends a transfer if fewer bytes than required have arrived in a whole window. A response can
+    /// still be sent.
+    fn end_if_slow(&self, length: Duration, now: Instant) {
+        // Held to the end: a body that ends meanwhile must know of it.
         let mut window = lock(&self.window);
-        let Some(RateWindow { since, received }) = *window else { return false };
+        let Some(RateWindow { since, received }) = *window else { return };
         let here = self.received.load(Ordering::Relaxed);
         let needed = u128::from(self.min_rate) * length.as_millis() / 1000;
         if u128::from(here - received.min(here)) >= needed {
             *window = Some(RateWindow { since: now, received: here });
-            return false;
+        } else if now.saturating_duration_since(since) >= length {
+            let _ = self.aborted.set(AbortReason::TooSlow);
+            // This wakes the transfer; a connection that cannot be shut down is closed already.
+            let _ = shutdown(&self.connection, Shutdown::Read);
         }
-        now.saturating_duration_since(since) >= length
     }
 
     fn claimed(&self, device: u64, counts: impl Fn(&Claim) -> bool) -> u64 {
