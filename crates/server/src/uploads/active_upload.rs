@@ -302,8 +302,8 @@ impl<'a> ActiveUpload<'a> {
     /// Moves the body into `file` from `at` on, `limit` bytes at most; returns their number.
     pub(crate) fn body(&mut self, file: &File, at: u64, limit: Option<u64>) -> Result<u64> {
         let Some(framing) = self.framing else {
-            self.end_body();
-            return Ok(0);
+            let is_superseded = !self.end_body();
+            return if is_superseded { Err(UploadRefusal::superseded()) } else { Ok(0) };
         };
         let (settings, of_server) = (&self.site.settings, &self.site.shared.settings);
         // For a known length the space was checked and is reserved.
@@ -343,19 +343,22 @@ impl<'a> ActiveUpload<'a> {
         slot.end_body();
         self.report.add(&received.report);
         self.content = at..at.saturating_add(received.report.bytes());
-        self.end_body();
+        let is_superseded = !self.end_body();
         match received.outcome {
+            // The client could not get the response, and may count on the newer upload.
+            Ok(()) if is_superseded => Err(self.break_off(&ReceiveError::Cancelled)),
             Ok(()) => Ok(received.report.bytes()),
             Err(error) => Err(self.break_off(&error)),
         }
     }
 
-    /// Keeps the connection from being shut down, as the client is no longer waited for. If it was
-    /// shut down before, no other request can be read from it.
-    fn end_body(&mut self) {
+    /// Keeps the connection from being shut down, as the client is no longer waited for. Returns
+    /// false if another connection has shut it down: no other request can be read from it.
+    fn end_body(&mut self) -> bool {
         let is_kept = self.receiver.as_ref().is_none_or(|receiver| receiver.keep_connection());
         let is_over = !is_kept || self.slot.aborted().is_some();
         self.state = if is_over { BodyState::Incomplete } else { BodyState::Read };
+        is_kept
     }
 
     /// Returns the unused bytes of the connection, and how the body was received.

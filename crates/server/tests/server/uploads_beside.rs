@@ -184,3 +184,26 @@ fn a_newer_upload_leaves_the_connection_of_one_that_has_arrived() {
         assert_eq!(older.get("/file").body, body);
     }
 }
+
+#[test]
+fn an_upload_that_a_newer_one_cuts_off_stores_nothing() {
+    let server = open_site().start();
+    put(&server, "/counter", &[], b"100000");
+    let stored: usize = std::thread::scope(|scope| {
+        let count = || {
+            (0..100).filter(|_| {
+                let before = server.get("/counter");
+                let next = before.text().parse::<u32>().unwrap() + 1;
+                let version = format!("If-Match: {}", before.field("ETag").unwrap());
+                let fields = [&version, "Content-Range: bytes 0-5/6"];
+                let mut client = server.connect();
+                send(&mut client, "PUT", "/counter", &fields, next.to_string().as_bytes());
+                client.try_reply(true).is_ok_and(|reply| reply.status == 204)
+            })
+        };
+        let counting: Vec<_> = (0..4).map(|_| scope.spawn(move || count().count())).collect();
+        counting.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    assert!(stored > 0);
+    assert_eq!(server.get("/counter").text(), (100_000 + stored).to_string());
+}
