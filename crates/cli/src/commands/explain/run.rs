@@ -3,10 +3,11 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use underpass_copy::ends::{OutputTarget, OverwriteRule, is_dash, open_file_number};
 use underpass_diagnose::explain;
 use underpass_engine::hint::{Action, Hinted};
 
@@ -27,7 +28,7 @@ pub(crate) struct ExplainArgs {
     #[arg(long)]
     json: bool,
 
-    /// Write the receipt to this file instead of standard error
+    /// Write the receipt to this file instead of standard error; - is standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 
@@ -37,30 +38,61 @@ pub(crate) struct ExplainArgs {
     every_call: bool,
 }
 
+/// Where the receipt is written.
+enum Destination<'a> {
+    StandardError,
+    /// An open file, to which the program and others may write, too.
+    Open(&'a Path),
+    File(File, &'a Path),
+}
+
+impl<'a> Destination<'a> {
+    /// Opens the destination. A file keeps its bytes until the receipt is written.
+    fn open(path: Option<&'a Path>) -> Result<Self> {
+        let Some(path) = path else { return Ok(Self::StandardError) };
+        if is_dash(path) || open_file_number(path).is_some() {
+            return Ok(Self::Open(path));
+        }
+        let file = File::options().write(true).create(true).truncate(false).open(path);
+        Ok(Self::File(file.with_path(Action::Creating, path)?, path))
+    }
+
+    /// Writes the receipt: over a file, or behind what an open file has by now.
+    fn write(self, text: &str) -> Result<()> {
+        match self {
+            Self::StandardError => output::receipt_lines(text),
+            Self::Open(path) => {
+                let target = OutputTarget::create(path, OverwriteRule::Always, &|open| open())?;
+                let text = format!("{text}\n");
+                target
+                    .file()
+                    .write_all(text.as_bytes())
+                    .with_path(Action::Writing, target.path())?;
+                target.finish(text.len() as u64)?;
+            }
+            Self::File(mut file, path) => {
+                if file.metadata().is_ok_and(|found| found.is_file()) {
+                    file.set_len(0).with_path(Action::Writing, path)?;
+                }
+                writeln!(file, "{text}").with_path(Action::Writing, path)?;
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Traces a program and prints its receipt; returns the program's exit code.
 pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
     // Before the program begins, so that nothing is lost.
-    let output = args.output.as_ref();
-    let open = |path| File::options().write(true).create(true).truncate(false).open(path);
-    let file = output.map(|path| open(path).with_path(Action::Creating, path)).transpose()?;
+    let destination = Destination::open(args.output.as_deref())?;
     let receipt = explain::run(&args.command, args.every_call).map_err(|error| {
         let exit_code = error.exit_code();
         Failure::Failed { line: error.to_string(), hint: error.hint(), exit_code }
     })?;
-    let text = if args.json {
+    destination.write(&if args.json {
         output::json(&receipt)
     } else {
         print::text(&receipt, Alphabet::of_locale())
-    };
-    match (file, output) {
-        (Some(mut file), Some(path)) => {
-            // An existing receipt stays if the program cannot be started.
-            if file.metadata().is_ok_and(|found| found.is_file()) {
-                file.set_len(0).with_path(Action::Writing, path)?;
-            }
-            writeln!(file, "{text}").with_path(Action::Writing, path)?;
-        }
-        _ => output::receipt_lines(&text),
-    }
+    })?;
     Ok(ExitCode::from(receipt.shell_exit_code()))
 }

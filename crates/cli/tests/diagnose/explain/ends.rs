@@ -1,6 +1,7 @@
 //! How programs begin and end, and how that is reported.
 
 use std::fs;
+use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -56,6 +57,31 @@ fn the_traced_program_keeps_its_own_input_and_output() {
     assert_eq!(finished.text(), format!("out\n{}\n", host.trim()));
     assert!(finished.stderr.starts_with("err\nsh -c echo out"), "{}", finished.stderr);
     assert!(finished.stderr.contains("\nreceipt\n"), "{}", finished.stderr);
+}
+
+#[test]
+fn a_receipt_goes_behind_what_an_open_file_has() {
+    let scene = Scene::new(1);
+    let log = scene.path("log");
+    for output in ["-", "/dev/stdout", "/dev/stderr", "/dev/fd/1"] {
+        for is_appended in [true, false] {
+            fs::write(&log, "earlier\n").unwrap();
+            let mut file = fs::File::options().append(is_appended).write(true).open(&log).unwrap();
+            file.seek(SeekFrom::End(0)).unwrap();
+            let mut command = crate::rig::underpass();
+            command.args(["explain", "-o", output, "--", "sh", "-c", "echo out; echo err >&2"]);
+            command.current_dir(scene.folder.path()).stdout(file.try_clone().unwrap());
+            assert!(command.stderr(file.try_clone().unwrap()).status().unwrap().success());
+            writeln!(file, "later").unwrap();
+            let text = fs::read_to_string(&log).unwrap();
+            assert!(text.starts_with("earlier\nout\nerr\nsh -c "), "{output}: {text}");
+            assert!(
+                text.contains("\nreceipt\n") && text.ends_with("\nlater\n"),
+                "{output}: {text}"
+            );
+        }
+    }
+    assert!(!scene.path("-").exists());
 }
 
 #[test]
