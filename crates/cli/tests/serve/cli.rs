@@ -367,6 +367,31 @@ fn a_log_that_cannot_be_reopened_continues_in_the_old_file() {
 }
 
 #[test]
+fn a_log_on_an_open_stream_needs_no_folder_and_is_not_reopened() {
+    let folder = folder();
+    for name in ["-", "/dev/stdout", "/dev/fd/1", "/dev/stderr", "/dev/null"] {
+        let mut command = underpass();
+        command.current_dir(folder.path());
+        let server = serve_by(command, folder.path(), &["--log-file", name]);
+        server.signal("HUP");
+        let mut stream = server.connect();
+        stream.write_all(b"nonsense of a client\r\n\r\n").unwrap();
+        stream.read_to_end(&mut Vec::new()).unwrap();
+        let finished = end(server);
+        let said = &finished.stderr;
+        assert!(!said.contains("opening") && !said.contains("for the log"), "{name}: {said}");
+        let is_logged = [finished.text().as_str(), said]
+            .map(|text| text.contains("\"nonsense of a client\" 400 "));
+        assert_eq!(
+            is_logged,
+            [name != "/dev/stderr" && name != "/dev/null", name == "/dev/stderr"],
+            "{name}"
+        );
+    }
+    assert!(!folder.path().join("-").exists());
+}
+
+#[test]
 fn the_help_matches_its_snapshot() {
     let help = run(["serve", "--help"]).succeeded().text();
     let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/serve/help.txt");

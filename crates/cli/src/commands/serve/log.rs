@@ -1,11 +1,16 @@
 //! The destinations of the access log and of the messages.
 
+use std::fs;
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
 
+use underpass_copy::ends::open_file_number;
 use underpass_observe::log_writer::{LogBuffer, LogFile, MAX_MESSAGES};
 use underpass_sandbox::open_log;
 use underpass_server::Settings;
+use underpass_sys::duplicate;
 
 use super::args::ServeArgs;
 use crate::failure::{Failure, Result, WithPath};
@@ -15,10 +20,32 @@ use crate::output;
 pub(super) fn open(args: &ServeArgs, settings: &Settings) -> Result<Option<LogFile>> {
     let log = match &args.logging.log_file {
         _ if settings.log.is_none() => return Ok(None),
-        Some(path) => LogFile::open(path, open_log).with_path("opening", path)?,
+        Some(path) => named(path).with_path("opening", path)?,
         None => stream(&io::stdout(), "standard output")?,
     };
     Ok(Some(log))
+}
+
+/// Opens the log with this path. Streams and devices are never opened again, so the sandbox need
+/// not allow it.
+fn named(path: &Path) -> io::Result<LogFile> {
+    let name = path.display().to_string();
+    if let Some(number) = stream_number(path) {
+        return Ok(LogFile::stream(duplicate(number)?, &name));
+    }
+    if fs::metadata(path).is_ok_and(|found| found.file_type().is_char_device()) {
+        return Ok(LogFile::stream(open_log(path)?, &name));
+    }
+    LogFile::open(path, open_log)
+}
+
+/// Returns the number of the open stream that a path stands for, if it does.
+fn stream_number(path: &Path) -> Option<i32> {
+    match path.to_str()? {
+        "-" | "/dev/stdout" => Some(1),
+        "/dev/stderr" => Some(2),
+        _ => open_file_number(path),
+    }
 }
 
 fn stream(stream: &impl AsFd, name: &str) -> Result<LogFile> {

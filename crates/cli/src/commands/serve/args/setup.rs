@@ -17,7 +17,7 @@ pub(crate) struct LoggingArgs {
         value_parser = LogFormat::parse)]
     pub(crate) log_format: LogFormat,
 
-    /// Append the access log to this file, reopened on SIGHUP [default: standard output]
+    /// Append the access log to this file, reopened on SIGHUP; - is standard output [default: -]
     #[arg(long, value_name = "FILE")]
     pub(crate) log_file: Option<PathBuf>,
 

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use underpass_cache::Cache;
+use underpass_copy::ends::is_dash;
 use underpass_engine::Integrity;
 use underpass_engine::hint::Action;
 use underpass_sandbox::User;
@@ -236,7 +237,7 @@ pub(super) fn access(rules: &[String]) -> Result<Access> {
 /// Returns the paths of the files of the server itself, which no site serves: its configuration,
 /// its log, and the certificates with their keys. A file that is named through links has several.
 fn own_files(args: &ServeArgs) -> BTreeSet<PathBuf> {
-    let log = args.logging.log_file.clone();
+    let log = args.logging.log_file.clone().filter(|path| !is_dash(path));
     reread_files(args).into_iter().chain(log).flat_map(|file| paths_of(&file)).collect()
 }
 
