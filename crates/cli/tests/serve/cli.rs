@@ -256,6 +256,8 @@ fn an_option_of_uploads_without_uploads_is_pointed_out() {
         assert!(said(args).contains(&warning));
         assert!(!said(&[args, &["-A"]].concat()).contains("no effect"));
     }
+    let all = said(&["--min-free", "1%", "--create-parents", "--upload-limit", "1M"]);
+    assert_eq!(all.matches("has no effect without --allow-upload").count(), 3, "{all}");
 }
 
 #[test]

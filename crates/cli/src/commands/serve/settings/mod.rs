@@ -144,19 +144,20 @@ fn refuse_mechanism(policy: Policy, has_tls: bool) -> Result<()> {
     }
 }
 
-/// Returns an option that has no effect: it needs uploads, and there are none on any site. Where some
-/// sites have them, others may have the option of the whole server.
-fn useless_upload_option(args: &ServeArgs) -> Option<&'static str> {
-    let sites = || args.each_site().map(|site| changes(&site.changes));
-    if sites().any(|changes| changes.upload) {
-        return None;
+/// Returns the options that have no effect: they need uploads, and there are none on any site. Where
+/// some sites have them, others may have an option of the whole server.
+fn useless_upload_options(args: &ServeArgs) -> Vec<&'static str> {
+    let sites: Vec<_> = args.each_site().map(|site| changes(&site.changes)).collect();
+    if sites.iter().any(|changes| changes.upload) {
+        return Vec::new();
     }
-    sites().find_map(|changes| match changes {
-        Changes { limit: Some(_), .. } => Some("--upload-limit"),
-        Changes { create_parents: true, .. } => Some("--create-parents"),
-        Changes { min_free, .. } if min_free != Changes::default().min_free => Some("--min-free"),
-        _ => None,
-    })
+    let is_given = |test: fn(&Changes) -> bool| sites.iter().any(test);
+    let options = [
+        (is_given(|changes| changes.limit.is_some()), "--upload-limit"),
+        (is_given(|changes| changes.create_parents), "--create-parents"),
+        (is_given(|changes| changes.min_free != Changes::default().min_free), "--min-free"),
+    ];
+    options.into_iter().filter_map(|(is_given, option)| is_given.then_some(option)).collect()
 }
 
 fn changes(args: &ChangeArgs) -> Changes {

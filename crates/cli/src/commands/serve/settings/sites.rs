@@ -16,7 +16,7 @@ use underpass_transport::tls::{Identity, KeyFiles};
 use super::super::args::{ConfigUsage, OriginUsage, ServeArgs, SiteArgs};
 use super::super::certificate::{Certificate, Orders, default_files, key_files};
 use super::super::origin::CacheOfOrigin;
-use super::{limits, responses, site_settings, useless_upload_option};
+use super::{limits, responses, site_settings, useless_upload_options};
 use crate::failure::{Failure, Result, WithPath};
 use crate::open_files;
 
@@ -95,10 +95,10 @@ impl OpenSites {
         }
         let rules: Vec<_> = args.each_site().map(|site| &site.access.auth).collect();
         self.access.retain(|known, _| rules.contains(&known));
-        let useless = useless_upload_option(args);
-        let warning =
-            useless.map(|option| format!("{option} has no effect without --allow-upload"));
-        opened.notes.extend(warning);
+        let useless = useless_upload_options(args).into_iter();
+        opened
+            .notes
+            .extend(useless.map(|option| format!("{option} has no effect without --allow-upload")));
         opened.folders.sort_unstable();
         opened.folders.dedup();
         opened.ports.sort_unstable();
