@@ -44,6 +44,24 @@ fn counts(finished: &Finished) -> (u64, u64) {
 }
 
 #[test]
+fn a_share_that_cannot_begin_has_a_receipt_unless_the_usage_is_wrong() {
+    let missing = run(["share", "--json", "no/such/file"]);
+    let error = missing.failed(1, &["serving no/such/file"]).receipt()["error"].take();
+    assert!(error.as_str().unwrap().starts_with("serving no/such/file: No such file"), "{error}");
+    let here = folder();
+    fs::write(here.path().join("f"), "bytes").unwrap();
+    let file = here.path().join("f");
+    let file = file.to_str().unwrap();
+    let elsewhere = run(["share", "--json", "-b", "192.0.2.1", file]);
+    let receipt = elsewhere.failed(1, &["192.0.2.1"]).receipt();
+    assert!(receipt["error"].as_str().unwrap().starts_with("listening on 192.0.2.1:"), "{receipt}");
+    assert_eq!((&receipt["downloads"], &receipt["bytes"]), (&0.into(), &0.into()));
+    let wrong = run(["share", "--json", "--upload", file]).failed(2, &["needs a folder"]);
+    assert!(wrong.stdout.is_empty(), "{wrong:?}");
+    assert!(run(["share", "no/such/file"]).failed(1, &[]).stdout.is_empty());
+}
+
+#[test]
 fn a_file_is_shared_until_it_was_fetched_whole() {
     if !has("curl") {
         return skip("curl is not there");

@@ -39,6 +39,11 @@ pub(crate) struct ShareReceipt {
 }
 
 impl ShareReceipt {
+    /// Returns the receipt of a share that failed before it began.
+    pub(super) fn not_begun(failure: &Failure) -> Self {
+        Self { error: Some(failure.to_string()), ..Self::default() }
+    }
+
     /// Returns whether nothing was transferred.
     pub(super) fn is_empty(&self) -> bool {
         self.bytes == 0 && self.downloads + self.uploads == 0

@@ -9,7 +9,7 @@ use clap::Parser;
 
 use super::args::ShareArgs;
 use super::goal::ShareGoal;
-use super::receipt::Goal;
+use super::receipt::{Goal, ShareReceipt};
 use crate::commands::serve::args::{OptionsError, ServeArgs};
 use crate::commands::serve::run::run_until;
 use crate::failure::{Result, WithPath};
@@ -23,8 +23,25 @@ struct ShareOptions {
     serve: ServeArgs,
 }
 
-/// Shares until the number is reached or the time is over.
+/// Shares until the number is reached or the time is over, and prints the receipt.
 pub(crate) fn run(args: &ShareArgs) -> Result<()> {
+    let (goal, mut receipt, outcome) = match serve(args) {
+        Ok(ended) => ended,
+        Err(failure) => {
+            if args.json && failure.exit_code() == 1 {
+                ShareReceipt::not_begun(&failure).print(true, Goal::File);
+            }
+            return Err(failure);
+        }
+    };
+    receipt.error = outcome.as_ref().err().map(ToString::to_string);
+    receipt.print(args.json, goal);
+    outcome
+}
+
+/// Serves the share, and returns what was transferred and whether that was enough; an error if it failed
+/// before anything was.
+fn serve(args: &ShareArgs) -> Result<(Goal, ShareReceipt, Result<()>)> {
     let found = fs::metadata(&args.path).with_path(Action::Serving, &args.path)?;
     if args.upload && !found.is_dir() {
         return Err(OptionsError::UploadToFile(args.path.clone()).into());
@@ -40,16 +57,14 @@ pub(crate) fn run(args: &ShareArgs) -> Result<()> {
         (None, None) => Some(1),
     };
     let share = Arc::new(ShareGoal::new(goal, times, args.time));
-    let served = ShareOptions::try_parse_from(words(args, &secret()?))?;
-    let outcome = run_until(&served.serve, Some(&share));
-    let mut receipt = share.receipt();
-    if outcome.is_err() && receipt.is_empty() {
-        return outcome;
-    }
-    let outcome = outcome.and_then(|()| receipt.verdict(times));
-    receipt.error = outcome.as_ref().err().map(ToString::to_string);
-    receipt.print(args.json, goal);
-    outcome
+    let options = ShareOptions::try_parse_from(words(args, &secret()?))?;
+    let served = run_until(&options.serve, Some(&share));
+    let receipt = share.receipt();
+    let outcome = match served {
+        Err(failure) if receipt.is_empty() => return Err(failure),
+        served => served.and_then(|()| receipt.verdict(times)),
+    };
+    Ok((goal, receipt, outcome))
 }
 
 /// Returns the same command as arguments of `serve`.
