@@ -246,6 +246,22 @@ def test_another_thread_can_cancel(stalling, folder):
     assert not (folder / "fetched").exists()
 
 
+def test_an_exception_ends_only_its_own_transfer(data, folder):
+    def fail(done, total):
+        raise LookupError
+
+    token = underpass.Cancel()
+    with underpass.Server(data) as server:
+        url = server.url + "file"
+        with pytest.raises(LookupError):
+            underpass.get(url, "fetched", cancel=token, progress=fail, rate=3_000_000)
+        assert not token.cancelled
+        underpass.get(url, "again", cancel=token)
+        token.cancel()
+        with pytest.raises(underpass.Error, match="cancelled"):
+            underpass.get(url, "third", cancel=token)
+
+
 INTERRUPTED = """
 import os, underpass
 try:

@@ -69,7 +69,7 @@ pub(crate) struct Callbacks<'a> {
 /// Meanwhile Python's signal handlers run, if this is the thread that runs them. If one of them
 /// raises, as the one for Ctrl-C does, `work` is cancelled, and the exception is raised once it has
 /// ended and cleaned up. The same happens if the progress callback raises; it is called with the
-/// result of `position`.
+/// result of `position`. Other transfers with the same token go on.
 ///
 /// # Errors
 ///
@@ -81,8 +81,8 @@ pub(crate) fn run_with<T: Send>(
     position: &(dyn Fn() -> (u64, Option<u64>) + Sync),
     work: impl FnOnce(&AtomicBool) -> T + Send,
 ) -> PyResult<T> {
-    let cancel = callbacks.cancel.map(|token| Arc::clone(&token.0)).unwrap_or_default();
-    let cancel = &*cancel;
+    let is_cancelled = || callbacks.cancel.is_some_and(Cancel::cancelled);
+    let cancel = &AtomicBool::new(is_cancelled());
     let (send, mut outcome) = mpsc::channel();
     thread::scope(|scope| {
         let worker = thread::Builder::new().name("underpass".to_owned());
@@ -106,6 +106,7 @@ pub(crate) fn run_with<T: Send>(
                     };
                 }
                 Err(RecvTimeoutError::Timeout) => {
+                    cancel.fetch_or(is_cancelled(), Ordering::Relaxed);
                     if raised.is_none()
                         && let Err(exception) = py.check_signals().and_then(|()| report())
                     {
