@@ -86,6 +86,27 @@ def test_a_folder_is_fetched_at_once(served, folder, calls):
         fs.get(served.url + "missing", "missing", recursive=True)
 
 
+def test_pages_of_folders_are_not_fetched_as_files(served, folder):
+    (folder / "data/inner/deep").mkdir()
+    (folder / "data/inner/deep/two").write_text("2")
+    (folder / "data/none").mkdir()
+    fs, _ = fsspec.url_to_fs("underpass+" + served.url)
+    fs.get(served.url + "*", "glob", recursive=True)
+    fs.get(served.url + "inner", "level", recursive=True, maxdepth=1)
+    fs.get([served.url + "inner", served.url + "table.csv"], "list/", recursive=True)
+    fs.get([served.url + "inner/", served.url + "none/"], "slash/", recursive=True)
+
+    def below(name):
+        return sorted(str(path.relative_to(folder / name)) for path in (folder / name).rglob("*"))
+
+    tree = ["inner", "inner/deep", "inner/deep/two", "inner/one", "none", "table.csv"]
+    assert below("glob") == tree
+    assert below("level") == ["deep", "one"]
+    # A list has no folders of its own.
+    assert below("list") == ["one", "table.csv", "two"]
+    assert below("slash") == ["one", "two"]
+
+
 def test_names_do_not_depend_on_the_way_they_are_fetched(served, folder, calls):
     names = ["[b].txt", "a%2Fb", "x y.txt", "\udcfe", "\udcff", "\u00fc.txt"]
     (folder / "data/names").mkdir()

@@ -157,10 +157,15 @@ class UnderpassFileSystem(HTTPFileSystem):  # type: ignore[misc]
         is_one = isinstance(rpath, str)
         rpath = self._strip_protocol(rpath)
         urls = await self._expand_path(rpath, recursive=recursive, maxdepth=maxdepth)
-        if is_one and (not recursive or maxdepth is not None):
+        if is_one and not recursive:
             urls = [url for url in urls if not await self._is_folder(url)]
-            if not urls and not recursive and not has_magic(rpath):
+            if not urls and not has_magic(rpath):
                 raise FileNotFoundError(f"{rpath} is a folder (recursive=True fetches it)")
+        folders: Set[str] = set()
+        if recursive:
+            # `_get` has asked whether a single URL is a folder, unless there is a depth.
+            unknown = [] if is_one and maxdepth is None else [rpath] if is_one else rpath
+            folders = await self._folders(urls, unknown)
         lpath = make_path_posix(lpath)
         is_folder = lpath.endswith("/") or os.path.isdir(lpath)
         into = is_one and (
@@ -169,9 +174,25 @@ class UnderpassFileSystem(HTTPFileSystem):  # type: ignore[misc]
         names = [_decoded(url) for url in urls]
         paths = other_paths(names, lpath, exists=into, flatten=not is_one) if urls else []
         _check_contained(lpath, paths)
+        for url, path in zip(urls, paths):
+            # The names of a list stand next to each other, without folders.
+            if url in folders and is_one:
+                os.makedirs(path, exist_ok=True)
+        files = [(url, path) for url, path in zip(urls, paths) if url not in folders]
+        urls, paths = [url for url, _ in files], [path for _, path in files]
         if len(set(paths)) < len(paths):
             raise ValueError(f"several of these URLs have the same name: {', '.join(urls)}")
         return urls, paths
+
+    async def _folders(self, urls: List[str], unknown: List[str]) -> Set[str]:
+        """Returns which of the URLs that were found, or of those that are `unknown`, are folders."""
+
+        async def is_folder(url: str) -> bool:
+            is_above = any(other.startswith(url + "/") for other in urls)
+            return is_above or await self._is_folder(url)
+
+        found = {url for url in urls if url.endswith("/")}
+        return found | {url for url in unknown if url in urls and await is_folder(url)}
 
     async def _is_folder(self, url: str) -> bool:
         """Returns whether a URL is that of a folder. A page may be a file, whatever links it has."""
