@@ -194,7 +194,11 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
             at += needed as u64;
             match step {
                 TarEvent::More => {}
-                TarEvent::End => return Ok(BodyEnd::Complete),
+                TarEvent::End => {
+                    // The end marker is not unpacked, but counts in the total.
+                    self.tree.gauge.done.store(self.origin.len, Ordering::Relaxed);
+                    return Ok(BodyEnd::Complete);
+                }
                 TarEvent::Member(member) => {
                     if stream.left() < member.padded() {
                         return Err(TarError::Cut.into());
