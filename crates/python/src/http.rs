@@ -51,6 +51,9 @@ impl HttpOptions {
             input::request_field(&format!("{name}: {value}"))
                 .map_err(|reason| invalid("headers", reason))
         };
+        if self.user.as_ref().is_some_and(|(name, _)| name.contains(':')) {
+            return Err(invalid("user", "a name cannot contain a colon"));
+        }
         let credentials = match (&self.user, self.bearer.or_else(|| variable("UNDERPASS_BEARER"))) {
             (Some((user, password)), _) => {
                 Credentials::Basic { user: user.clone(), password: password.clone() }

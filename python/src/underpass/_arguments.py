@@ -36,5 +36,7 @@ def call(native: Callable[..., _T], *arguments: Any) -> _T:
         while reason.__cause__ is not None:
             reason = reason.__cause__
         # A number of the right type that does not fit is a wrong value.
-        kind = ValueError if isinstance(reason, (OverflowError, ValueError)) else TypeError
+        if isinstance(reason, OverflowError):
+            raise ValueError(f"{option}: the number is too small or too large") from None
+        kind = ValueError if isinstance(reason, ValueError) else TypeError
         raise kind(f"{option}: {reason}") from None
