@@ -16,7 +16,7 @@ use underpass_transport::incoming::BodyFraming;
 use super::folder::{FolderFailure, FolderListing, read_folder};
 use super::redirects::{RedirectHost, follow};
 use crate::error::{CacheError, CacheErrorKind, ConnectionFault, ResponseFault};
-use crate::key::CacheKey;
+use crate::key::{CacheKey, KeyDigest};
 use crate::options::{CacheOptions, OriginOptions};
 
 /// The origins of a cache.
@@ -51,6 +51,8 @@ struct OriginState {
     failures: u32,
     /// The time until which it is skipped, and the reason.
     until: Option<(Instant, CacheErrorKind)>,
+    /// The objects with which it was late since its last answer, at most [`MAX_LATE`].
+    late: Vec<KeyDigest>,
 }
 
 /// A response with its connection, and the origin that sent it.
@@ -189,9 +191,7 @@ impl Origins {
                 }
                 Err(error) => {
                     note(&server.shown, &reason(&error));
-                    // Being late with a single object is no failure, unless another origin has it.
-                    let is_late = matches!(error, ClientError::TimedOut(_));
-                    let has_failed = is_unreachable(&error) || (is_late && self.origins.len() > 1);
+                    let has_failed = server.has_failed(&error, key, self.origins.len() == 1);
                     let error = CacheError::from(error);
                     let wait = if has_failed { server.failed(error.kind()) } else { FIRST_WAIT };
                     failure = OriginFailure { error, retry_after: Some(wait) };
@@ -231,7 +231,7 @@ impl Origins {
                 }
                 Err(error) => {
                     note(&server.shown, &reason(&error));
-                    let has_failed = is_unreachable(&error);
+                    let has_failed = server.has_failed(&error, folder, self.origins.len() == 1);
                     let mut failed = FolderFailure::from(error);
                     let wait = has_failed.then(|| server.failed(failed.error.kind()));
                     failed.retry_after = failed.retry_after.or(wait);
@@ -282,6 +282,23 @@ impl OriginServer {
     fn succeeded(&self) {
         let mut state = lock(&self.state);
         (state.failures, state.until) = (0, None);
+        state.late.clear();
+    }
+
+    /// Returns whether an error concerns the origin rather than this object. Being late with a
+    /// single object is no failure, unless another origin has it. If the only origin is late with
+    /// several ones and answers nothing meanwhile, requests would occupy all threads for long.
+    fn has_failed(&self, error: &ClientError, key: &CacheKey, is_only: bool) -> bool {
+        if !matches!(error, ClientError::TimedOut(_)) {
+            return is_unreachable(error);
+        }
+        let mut state = lock(&self.state);
+        if state.late.len() < MAX_LATE && !state.late.contains(key.digest()) {
+            state.late.push(*key.digest());
+        }
+        // Requests that were sent before it was skipped tell nothing new.
+        let is_skipped = state.until.is_some_and(|(until, _)| Instant::now() < until);
+        !is_only || (state.late.len() >= MAX_LATE && !is_skipped)
     }
 
     /// Records a failure; returns how long the origin is skipped.
@@ -338,6 +355,9 @@ fn wait(failures: u32) -> Duration {
 
 /// How long an origin is skipped after its first failure.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
+
+/// The number of objects with which the only origin is late before it is skipped.
+const MAX_LATE: usize = 4;
 
 /// The beginning of the identifiers of nodes.
 const NODE_PREFIX: &str = "underpass-";

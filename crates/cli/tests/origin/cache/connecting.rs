@@ -3,7 +3,10 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::node::{Node, until_stored};
 use crate::rig::{Running, folder, noise_file, serve, underpass, until};
@@ -57,6 +60,40 @@ fn an_origin_that_hangs_is_left_alone_while_another_one_answers() {
     }
     assert!(hanging.requests().len() < 4, "{:#?}", hanging.requests());
     gate.open();
+}
+
+#[test]
+fn stale_files_do_not_wait_for_one_another_if_the_only_origin_hangs() {
+    const FILES: usize = 96;
+    let (gate, hangs) = (Gate::default(), Arc::new(AtomicBool::new(false)));
+    let object = Object::new(b"hello".to_vec(), "a").with("Cache-Control: max-age=0");
+    let (held, is_hanging) = (gate.clone(), Arc::clone(&hangs));
+    let origin = Origin::new(move |request, sending| {
+        if is_hanging.load(Ordering::Relaxed) && request.path != "/quick" {
+            held.wait();
+        }
+        object.send(request, sending);
+    });
+    let node = Node::new(&origin.url(), &["--timeout", "2", "--stale-if-error", "1d"]);
+    let path = |number: usize| format!("/{number}");
+    (0..FILES).for_each(|number| node.get(&path(number)).assert_is(200, b"hello"));
+    hangs.store(true, Ordering::Relaxed);
+    // A few files that are late tell nothing about the others.
+    let clients: Vec<_> = (0..3).map(|number| node.client("GET", &path(number), &[])).collect();
+    clients.into_iter().for_each(|client| client.finish().assert_is(200, b"hello"));
+    assert!(node.get("/quick").cache().contains("fwd-status=200"));
+    let began = Instant::now();
+    let clients: Vec<_> = (0..FILES).map(|number| node.client("GET", &path(number), &[])).collect();
+    for client in clients {
+        let reply = client.finish();
+        reply.assert_is(200, b"hello");
+        assert!(reply.cache().contains("detail=origin-timeout"), "{}", reply.cache());
+    }
+    // There are 16 threads for validations.
+    assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
+    gate.open();
+    hangs.store(false, Ordering::Relaxed);
+    until("an answer of the origin", || node.get("/0").cache().contains("fwd=stale"));
 }
 
 #[test]
