@@ -136,7 +136,8 @@ impl Cache {
     }
 
     /// Finds an object that is open, fresh and of known length, without waiting and without a
-    /// request to the origin; `None` if [`find`](Self::find) is needed.
+    /// request to the origin; `None` if [`find`](Self::find) is needed. If the object is sent, it
+    /// must be [counted](CacheEntry::count_request).
     #[must_use]
     pub fn find_open(&self, key: &CacheKey, request: &ObjectRequest) -> Option<Box<CacheEntry>> {
         let object = self.shared.object(key);
@@ -150,7 +151,6 @@ impl Cache {
         if self.shared.usage(&object.key, &current) != Use::Fresh {
             return None;
         }
-        self.shared.popularity.count(key);
         Some(self.entry(&object, current, CacheStatus::default(), request))
     }
 
@@ -183,6 +183,11 @@ impl Cache {
 }
 
 impl CacheEntry {
+    /// Counts a request that it answers, for [`Cache::popular`].
+    pub fn count_request(&self) {
+        self.shared.popularity.count(&self.object.key);
+    }
+
     /// Returns the length in bytes, if known: that of a chunked body is unknown until its end.
     #[must_use]
     pub fn len(&self) -> Option<u64> {

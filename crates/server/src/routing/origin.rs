@@ -50,6 +50,7 @@ pub(crate) fn respond_at_once(
     if body.as_ref().is_some_and(|body| !body.has_first()) {
         return None;
     }
+    entry.count_request();
     let origin_bytes = body.as_ref().map_or(0, |body| body.missing_bytes(&entry));
     Some(response(ctx, &target.path, (&entry, len), (plan, media_type), body, origin_bytes))
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use serde_json::Value;
 
+use crate::cache::restarts::{drop_pages, files};
 use crate::node::{End, Node, until_stored};
 use crate::rig::{folder, has, noise, until};
 use crate::scripted_origin::{Gate, Object, Origin};
@@ -229,6 +230,20 @@ fn only_files_that_nodes_store_count_as_popular() {
         node.get(path);
     }
     assert_eq!(node.get("/.underpass/popular").body, b"/kept 1\n");
+}
+
+#[test]
+fn a_file_that_is_not_in_memory_is_as_popular_as_it_is_requested() {
+    let origin = hello();
+    let node = Node::new(&origin.url(), &[]);
+    for _ in 0..4 {
+        node.get("/a").assert_is(200, b"hello");
+        until_stored(&node, 5);
+        let files = files(node.cache.path(), "").into_iter();
+        let mut bodies = files.filter(|file| file.extension().is_some_and(|it| it != "json"));
+        drop_pages(&bodies.next().unwrap());
+    }
+    assert_eq!(node.get("/.underpass/popular").body, b"/a 4\n");
 }
 
 /// `underpass fill --rate` has a file filled part by part.

@@ -395,6 +395,13 @@ fn extents_that_were_not_written_back_are_fetched_again() {
     assert!(origin.requests().len() > sent, "it may have lost its bytes");
 }
 
+/// Removes a file from the page cache.
+pub fn drop_pages(file: &Path) {
+    let script = "sync -d \"$1\" && dd if=\"$1\" iflag=nocache count=0";
+    let dropped = Command::new("sh").args(["-c", script, "sh"]).arg(file).output().unwrap();
+    assert!(dropped.status.success(), "{dropped:?}");
+}
+
 #[test]
 fn a_client_that_has_nothing_yet_notices_no_failing_disk() {
     if !has("strace") {
@@ -404,10 +411,8 @@ fn a_client_that_has_nothing_yet_notices_no_failing_disk() {
     drop(node.server);
     let mut files = files(node.cache.path(), "").into_iter();
     let body = files.find(|path| path.extension().unwrap() != "json").unwrap();
+    drop_pages(&body);
     let body = body.to_str().unwrap();
-    let script = "sync -d \"$1\" && dd if=\"$1\" iflag=nocache count=0";
-    let dropped = Command::new("sh").args(["-c", script, "sh", body]).output().unwrap();
-    assert!(dropped.status.success(), "{dropped:?}");
     let strace = ["-P", body, "-e", "trace=sendfile", "-e", "inject=sendfile:error=EIO"];
     let node = Node::traced_on(node.cache, &strace, &origin.url(), &[]);
     let reply = node.get("/a");
