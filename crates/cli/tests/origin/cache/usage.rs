@@ -115,9 +115,13 @@ fn the_folder_of_the_cache_itself_is_not_served() {
 #[test]
 fn the_doctor_tells_how_good_an_origin_is() {
     let object = Object::new(b"hello".to_vec(), "a");
+    let private = object.clone().with("Cache-Control: private, max-age=60");
+    let varies = object.clone().with("Vary: Accept-Encoding, X-Kind");
     let origin = Origin::new(move |request, sending| match request.path.as_str() {
         "/good" => object.send(request, sending),
         "/plain" => sending.answer("HTTP/1.1 200 OK", b"hello"),
+        "/private" => private.send(request, sending),
+        "/varies" => varies.send(request, sending),
         _ => sending.answer("HTTP/1.1 404 No", b""),
     });
     let here = folder();
@@ -138,6 +142,10 @@ fn the_doctor_tells_how_good_an_origin_is() {
     let (code, states) = examine("plain");
     assert_eq!(code, Some(3), "{states:?}");
     assert_eq!(states[2..4], ["ranges limited", "version closed"]);
+    for path in ["private", "varies"] {
+        let (code, states) = examine(path);
+        assert_eq!((code, states[4].as_str()), (Some(3), "caching closed"), "{states:?}");
+    }
     let (_, states) = examine("none");
     assert_eq!(states[2], "file closed");
     origin.end();

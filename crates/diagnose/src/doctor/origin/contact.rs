@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use underpass_client::download::interpret::{StrongValidator, has_ranges};
 use underpass_client::{ClientError, HttpClient, Request, Response, Url};
+use underpass_protocol::caching::{NotStored, may_store};
 use underpass_transport::tls::EncryptedBy;
 
 use crate::doctor::finding::Finding;
@@ -25,6 +26,7 @@ pub(super) fn of_file(client: &HttpClient<'_>, url: &Url, first: &Contact) -> Ve
     let again =
         Contact::new(client, url).ok().and_then(|again| StrongValidator::of(&again.response));
     findings.push(first.version(again.as_ref()));
+    findings.extend(first.caching());
     findings
 }
 
@@ -118,6 +120,32 @@ impl Contact {
         Finding::limited("ranges")
             .finding(finding)
             .consequence("files are fetched whole, from their start")
+    }
+
+    /// Returns a finding if the origin forbids a node to keep the file.
+    fn caching(&self) -> Option<Finding> {
+        let fields = self.response.fields.iter();
+        let fields: Vec<_> = fields
+            .map(|(name, value)| {
+                (name.to_ascii_lowercase(), String::from_utf8_lossy(value).into_owned())
+            })
+            .collect();
+        let why = may_store(self.response.status, &fields, &[]).err()?;
+        let (field, remedy) = match why {
+            NotStored::NoStore | NotStored::Private => {
+                ("Cache-Control", "let the origin send Cache-Control: max-age=3600")
+            }
+            NotStored::Cookie => ("Set-Cookie", "let the origin set no cookies with files"),
+            NotStored::Varies => ("Vary", "name the request headers in Vary by --vary-on"),
+        };
+        let value = self.response.fields.text(field).filter(|_| why != NotStored::Cookie);
+        let value = value.map_or_else(String::new, |value| format!(": {value}"));
+        Some(
+            Finding::closed("caching")
+                .finding(format!("the origin forbids to keep the file by {field}{value}"))
+                .consequence("each request is sent to the origin, and nothing is kept")
+                .remedy(remedy),
+        )
     }
 
     fn version(&self, again: Option<&StrongValidator>) -> Finding {
