@@ -29,6 +29,8 @@ pub struct ManifestError {
 /// If a line is neither a path nor a field.
 pub fn parse(text: &str) -> Result<Vec<ManifestEntry>, ManifestError> {
     let mut entries: Vec<(u64, ManifestEntry)> = Vec::new();
+    // Editors on Windows write a byte order mark.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     for (index, line) in text.lines().enumerate() {
         let wrong = |reason| ManifestError { number: index + 1, reason };
         let is_field = line.starts_with([' ', '\t']) && !line.trim().is_empty();
@@ -73,6 +75,13 @@ mod tests {
         for text in ["a", "/a b", "/a 1 2", "/a -1", "  x", "  x: y\r\u{1}"] {
             assert!(parse(&format!("/x\n{text}")).is_err_and(|error| error.number == 2), "{text}");
         }
+    }
+
+    #[test]
+    fn a_byte_order_mark_belongs_to_no_path() {
+        let entry = |path: &str| ManifestEntry { path: path.to_owned(), fields: Vec::new() };
+        assert_eq!(parse("\u{feff}/a\r\n/b\r\n"), Ok(vec![entry("/a"), entry("/b")]));
+        assert!(parse("/a\n\u{feff}/b\n").is_err());
     }
 
     #[test]
