@@ -2,14 +2,17 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use rustix::io::{FdFlags, fcntl_setfd};
 use underpass_copy::ends::{OutputTarget, OverwriteRule, is_dash, open_file_number};
 use underpass_diagnose::explain;
 use underpass_engine::hint::{Action, Hinted};
+use underpass_sys::was_closed;
 
 use super::print;
 use crate::failure::{Failure, Result, WithPath};
@@ -85,6 +88,9 @@ impl<'a> Destination<'a> {
 pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
     // Before the program begins, so that nothing is lost.
     let destination = Destination::open(args.output.as_deref())?;
+    keep_closed(&io::stdin());
+    keep_closed(&io::stdout());
+    keep_closed(&io::stderr());
     let receipt = explain::run(&args.command, args.every_call).map_err(|error| {
         let exit_code = error.exit_code();
         Failure::Failed { line: error.to_string(), hint: error.hint(), exit_code }
@@ -95,4 +101,13 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
         print::text(&receipt, Alphabet::of_locale())
     })?;
     Ok(ExitCode::from(receipt.shell_exit_code()))
+}
+
+/// Leaves a standard stream closed for the traced program that was closed for this one, in whose
+/// place Rust's runtime has opened /dev/null.
+fn keep_closed(stream: &impl AsFd) {
+    if was_closed(stream) {
+        // If this fails, the program finds /dev/null there.
+        let _ = fcntl_setfd(stream, FdFlags::CLOEXEC);
+    }
 }

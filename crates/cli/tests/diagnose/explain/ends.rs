@@ -60,6 +60,22 @@ fn the_traced_program_keeps_its_own_input_and_output() {
 }
 
 #[test]
+fn closed_streams_stay_closed_for_the_program() {
+    let scene = Scene::new(1);
+    for program in ["cat source >&-", "cat <&-"] {
+        let line = format!("\"$0\" explain -o receipt -- {program}");
+        let mut command = Command::new("sh");
+        command.args(["-c", &line, env!("CARGO_BIN_EXE_underpass")]);
+        let outcome = command.current_dir(scene.folder.path()).output().unwrap();
+        let said = String::from_utf8_lossy(&outcome.stderr);
+        assert!(
+            outcome.status.code() == Some(1) && said.contains("Bad file descriptor"),
+            "{program}: {said}"
+        );
+    }
+}
+
+#[test]
 fn a_receipt_goes_behind_what_an_open_file_has() {
     let scene = Scene::new(1);
     let log = scene.path("log");
