@@ -289,6 +289,8 @@ def test_passwords_are_for_parts_and_whole_files(folder):
     with underpass.Server("data", auth=["me:secret@/"]) as server:
         with pytest.raises(TypeError, match="user"):
             fsspec.filesystem("underpass+http", user="me")
+        with pytest.raises(ValueError, match="user"):
+            fsspec.filesystem("underpass+http", user=("me:too", "secret"))
         fs = fsspec.filesystem("underpass+http", user=("me", "secret"))
         fs.get_file(server.url + "file", "fetched")
         assert fs.cat_file(server.url + "file") == b"text"

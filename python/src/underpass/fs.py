@@ -81,6 +81,8 @@ class UnderpassFileSystem(HTTPFileSystem):  # type: ignore[misc]
         if isinstance(user, str):
             raise TypeError("user: a tuple of a name and a password is needed, not a string")
         if user is not None:
+            if ":" in user[0]:
+                raise ValueError("user: a name cannot contain a colon")
             encoded = b64encode(":".join(user).encode()).decode()
             client["headers"]["Authorization"] = f"Basic {encoded}"
         elif bearer is not None:
