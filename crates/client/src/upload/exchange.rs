@@ -222,6 +222,27 @@ fn is_write_error(error: &io::Error) -> bool {
         )
 }
 
+/// Returns whether a media type is that of an HTML page.
+pub(crate) fn is_html(media_type: Option<&str>) -> bool {
+    let text = media_type.unwrap_or_default().to_ascii_lowercase();
+    text.starts_with("text/html") || text.starts_with("application/xhtml")
+}
+
+/// Returns whether the response to a HEAD request is that of a generated page, whatever the target
+/// is: files have a length.
+pub(super) fn is_page(response: &Response, target: &Url) -> bool {
+    response.status == 200
+        && is_html(response.fields.text("content-type"))
+        && response.fields.get("content-length").is_none()
+        && !is_page_name(target)
+}
+
+/// Returns whether the name of a file is that of a page.
+pub(crate) fn is_page_name(url: &Url) -> bool {
+    let path = url.path().to_ascii_lowercase();
+    [".html", ".htm", ".xhtml", ".xht"].iter().any(|end| path.ends_with(end))
+}
+
 /// The minimum size of a body in bytes whose last byte is held back until the file is known to be
 /// unchanged.
 const MIN_HELD_BACK: u64 = 256 << 10;

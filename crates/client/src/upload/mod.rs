@@ -21,11 +21,10 @@ use url::Url;
 
 use super::http::{Connection, HttpClient};
 
-pub(crate) use exchange::{UploadBody, UploadExchange, connect};
+pub(crate) use exchange::{UploadBody, UploadExchange, connect, is_html, is_page_name};
 pub(crate) use journal::{UploadJournal, version};
 pub(crate) use precheck::{check_version, is_of_target};
 pub(crate) use resume::state::ResumeState;
-pub(crate) use uploader::{is_html, is_page_name};
 
 pub use error::{ConditionError, UnconfirmedUpload, UploadError, UploadFailed, UploadOutcome};
 pub use mkcol::{FolderError, MkcolOutcome, TargetFolders, make_folder};

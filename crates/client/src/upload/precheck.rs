@@ -8,8 +8,9 @@
 use url::Url;
 
 use super::error::{ConditionError, Result, UnconfirmedUpload, UploadError};
+use super::exchange::{is_html, is_page};
 use super::options::Condition;
-use super::uploader::{AttemptEnd, Uploader, is_html, is_page};
+use super::uploader::{AttemptEnd, Uploader};
 use crate::http::{Request, Response, without_credentials};
 
 impl Uploader<'_, '_, '_> {

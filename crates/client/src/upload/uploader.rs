@@ -8,7 +8,7 @@ use underpass_transport::tls::SessionFacts;
 use url::Url;
 
 use super::error::{Result, UnconfirmedUpload, UploadError, UploadFailed, UploadOutcome};
-use super::exchange::{UploadBody, UploadExchange, connect};
+use super::exchange::{UploadBody, UploadExchange, connect, is_html, is_page};
 use super::options::{OnEvent, Upload, UploadEvent};
 use super::resume::state::ResumeState;
 use crate::backoff::{Backoff, MIN_PROGRESS};
@@ -485,27 +485,6 @@ const RESERVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The maximum number of immediate repeats, after failed expectations and lost uploads.
 const MAX_REPEATS: u32 = 10;
-
-/// Returns whether a media type is that of an HTML page.
-pub(crate) fn is_html(media_type: Option<&str>) -> bool {
-    let text = media_type.unwrap_or_default().to_ascii_lowercase();
-    text.starts_with("text/html") || text.starts_with("application/xhtml")
-}
-
-/// Returns whether the response to a HEAD request is that of a generated page, whatever the target
-/// is: files have a length.
-pub(super) fn is_page(response: &Response, target: &Url) -> bool {
-    response.status == 200
-        && is_html(response.fields.text("content-type"))
-        && response.fields.get("content-length").is_none()
-        && !is_page_name(target)
-}
-
-/// Returns whether the name of a file is that of a page.
-pub(crate) fn is_page_name(url: &Url) -> bool {
-    let path = url.path().to_ascii_lowercase();
-    [".html", ".htm", ".xhtml", ".xht"].iter().any(|end| path.ends_with(end))
-}
 
 /// Statuses after which the bytes that the server has are useless: RFC 9110 15.5.1, 15.5.13,
 /// 15.5.14 and 15.5.16.
