@@ -26,7 +26,8 @@ use underpass_engine::{PipePool, Report};
 use underpass_protocol::response::disposition::file_name;
 use url::Url;
 
-use super::http::{HttpClient, OpenResponse};
+use super::http::{HttpClient, OpenResponse, without_credentials};
+use partial_file::TargetName;
 use run::{Download, MirrorServer, request_head};
 
 pub(crate) use check::{check_range, offered};
@@ -136,6 +137,21 @@ impl<'a> Downloader<'a> {
         gauge: &Gauge,
         on_event: &(dyn Fn(&DownloadEvent<'_>) + Sync),
     ) -> Result<DownloadOutcome, DownloadFailed> {
+        let outcome = self.fetch_from_any(url, target, gauge, on_event);
+        if outcome.is_ok() && !self.mirrors.is_empty() {
+            self.forget_parts(url, target, on_event);
+        }
+        outcome
+    }
+
+    /// Fetches the file from the first server that has it, with the help of those after it.
+    fn fetch_from_any(
+        &self,
+        url: &Url,
+        target: &Target<'_>,
+        gauge: &Gauge,
+        on_event: &(dyn Fn(&DownloadEvent<'_>) + Sync),
+    ) -> Result<DownloadOutcome, DownloadFailed> {
         let mut moved = Report::default();
         let mut first = SourceServer { client: &self.client, url };
         let mut mirrors = self.mirrors.as_slice();
@@ -170,6 +186,24 @@ impl<'a> Downloader<'a> {
                 (Ok(done), _) => done.report.add(&moved),
             }
             return outcome;
+        }
+    }
+
+    /// Removes what an earlier process may have left of the complete file under the URL of any of its
+    /// servers.
+    fn forget_parts(
+        &self,
+        url: &Url,
+        target: &Target<'_>,
+        on_event: &(dyn Fn(&DownloadEvent<'_>) + Sync),
+    ) {
+        let Target::Named { folder, name, .. } = *target else { return };
+        for url in [url].into_iter().chain(self.mirrors.iter().map(|mirror| &mirror.url)) {
+            let left = TargetName { folder, name };
+            let removed = left.forget_superseded(without_credentials(url).as_str());
+            if let Err((name, error)) = removed {
+                on_event(&DownloadEvent::NotRemoved { name: &name, error: &error });
+            }
         }
     }
 

@@ -276,3 +276,47 @@ fn a_cancelled_download_ends_at_once_and_can_be_resumed() {
         assert_eq!(done.report.bytes(), LEN as u64 - kept);
     }
 }
+
+#[test]
+fn a_complete_file_leaves_no_part_of_another_place_of_it() {
+    let bytes = noise(LEN);
+    for is_left_by_mirror in [true, false] {
+        let is_later = Arc::new(AtomicBool::new(false));
+        let (body, is_over) = (Arc::clone(&bytes), Arc::clone(&is_later));
+        let broken = Server::start(move |request, stream| {
+            if is_over.load(Ordering::Relaxed) {
+                return say(stream, "HTTP/1.1 404 x\nContent-Length: 0\n\n");
+            }
+            let (head, range) = head(request, &body, TAG);
+            say(stream, &head)?;
+            stream.write_all(&body[range.start..range.start + (4 << 20)])?;
+            hang_up()
+        });
+        // Sends no part, so that none is written.
+        let (body, has_begun) = (Arc::clone(&bytes), Arc::clone(&is_later));
+        let later = Server::start(move |_, stream| {
+            if !has_begun.load(Ordering::Relaxed) {
+                return say(stream, "HTTP/1.1 404 x\nContent-Length: 0\n\n");
+            }
+            say(stream, &format!("HTTP/1.1 200 x\nContent-Length: {}\n\n", body.len()))?;
+            stream.write_all(&body)
+        });
+        let (first, mirror) = if is_left_by_mirror { (later, broken) } else { (broken, later) };
+        let mut client = Client::with(1);
+        client.options.retries = 0;
+        let folder: OwnedFd = fs::File::open(client.folder.path()).unwrap().into();
+        let name = OsStr::new("file");
+        let target = Target::Named { folder: &folder, name, if_exists: client.if_exists };
+        let fetch = || {
+            let downloader = Downloader::new(client.agent(None), client.options.clone());
+            let downloader = downloader.with_mirrors(vec![(client.agent(None), mirror.url("/"))]);
+            downloader.fetch(&first.url("/"), &target, &client.gauge, &|_| {})
+        };
+        fetch().unwrap_err();
+        assert_eq!(client.names(), ["file.part", "file.part.journal"]);
+        is_later.store(true, Ordering::Relaxed);
+        fetch().unwrap();
+        assert!(fs::read(client.path()).unwrap() == *bytes);
+        assert_eq!(client.names(), ["file"]);
+    }
+}
