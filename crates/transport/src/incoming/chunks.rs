@@ -6,7 +6,7 @@
 
 use std::os::fd::AsFd;
 
-use underpass_engine::{Policy, SMALL_TRANSFER};
+use underpass_engine::{Mechanism, Policy, SMALL_TRANSFER};
 use underpass_protocol::chunked::Chunked;
 
 use super::{BodySink, Incoming, ReceiveError};
@@ -37,7 +37,13 @@ impl<S: AsFd> Incoming<'_, S> {
         sink: &mut BodySink<'_>,
         gathered: &mut Vec<u8>,
     ) -> Result<(), ReceiveError> {
-        let may_copy = sink.options.policy == Policy::Auto;
+        // Another mechanism that is required or preferred has to move the bytes itself.
+        let may_copy = matches!(
+            sink.options.policy,
+            Policy::Auto
+                | Policy::Require(Mechanism::ReadWrite)
+                | Policy::Prefer(Mechanism::ReadWrite)
+        );
         let mut chunks = self.chunked();
         let mut is_small = false;
         loop {
@@ -46,7 +52,7 @@ impl<S: AsFd> Incoming<'_, S> {
                 Next::Framing(needed) => {
                     // The next chunk may be long in coming.
                     self.write_gathered(gathered, sink)?;
-                    self.read_framing(if is_small { SMALL_CHUNKS } else { needed })?;
+                    self.read_some(if is_small { SMALL_CHUNKS } else { needed })?;
                     continue;
                 }
                 Next::Data(len) => len,
@@ -57,19 +63,34 @@ impl<S: AsFd> Incoming<'_, S> {
             }
             is_small = may_copy && len <= SMALL_TRANSFER as u64;
             match usize::try_from(len) {
-                Ok(len) if is_small => {
-                    if self.ahead.len() < len {
-                        self.write_gathered(gathered, sink)?;
-                        self.read_at_least(len)?;
-                    }
-                    gathered.extend_from_slice(&self.ahead[..len]);
-                    self.ahead.consume(len);
-                }
+                Ok(len) if is_small => self.gather(len, sink, gathered)?,
                 _ => {
                     self.write_gathered(gathered, sink)?;
                     self.data(Some(len), sink)?;
                 }
             }
+        }
+    }
+
+    /// Appends the data of a small chunk to `gathered`. What has arrived is written before more is
+    /// waited for.
+    fn gather(
+        &mut self,
+        len: usize,
+        sink: &mut BodySink<'_>,
+        gathered: &mut Vec<u8>,
+    ) -> Result<(), ReceiveError> {
+        let mut left = len;
+        loop {
+            let here = left.min(self.ahead.len());
+            gathered.extend_from_slice(&self.ahead[..here]);
+            self.ahead.consume(here);
+            left -= here;
+            if left == 0 {
+                return Ok(());
+            }
+            self.write_gathered(gathered, sink)?;
+            self.read_some(SMALL_CHUNKS)?;
         }
     }
 
@@ -79,7 +100,7 @@ impl<S: AsFd> Incoming<'_, S> {
         loop {
             match self.next_chunk(&mut chunks)? {
                 Next::End => return Ok(body),
-                Next::Framing(needed) => self.read_framing(needed)?,
+                Next::Framing(needed) => self.read_some(needed)?,
                 Next::Data(len) => match usize::try_from(len) {
                     Ok(len) if len <= max - body.len() => self.append(&mut body, len)?,
                     _ => return Err(ReceiveError::TooLong),
@@ -113,19 +134,9 @@ impl<S: AsFd> Incoming<'_, S> {
         }
     }
 
-    /// Reads at most `max` bytes, more if heads are read eagerly, and at least one.
-    fn read_framing(&mut self, max: usize) -> Result<(), ReceiveError> {
+    /// Reads at least one byte, and at most `max`, more if heads are read eagerly.
+    fn read_some(&mut self, max: usize) -> Result<(), ReceiveError> {
         if self.has_more(max)? { Ok(()) } else { Err(ReceiveError::Ended) }
-    }
-
-    /// Reads until at least `len` bytes were read in advance.
-    fn read_at_least(&mut self, len: usize) -> Result<(), ReceiveError> {
-        while self.ahead.len() < len {
-            if self.read(SMALL_CHUNKS)? == 0 {
-                return Err(ReceiveError::Ended);
-            }
-        }
-        Ok(())
     }
 
     /// Writes the data of small chunks to the sink.
