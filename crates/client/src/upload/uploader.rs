@@ -200,6 +200,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
             fields.push(("Upload-Draft-Interop-Version", INTEROP_VERSION));
         }
         let url = self.url.clone();
+        self.handed_over = None;
         let delivered = self.deliver("PUT", &url, &fields, 0);
         if delivered.is_err() {
             self.kept.record_failure(self.handed_over);

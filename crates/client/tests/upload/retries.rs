@@ -126,6 +126,41 @@ fn a_proxy_that_never_answers_because_of_104_gets_the_next_attempt_without_resum
 }
 
 #[test]
+fn an_upload_that_the_server_has_dropped_begins_again_with_resumption() {
+    let sample = Sample::of(LEN);
+    let expected = sample.bytes.clone();
+    let named = "HTTP/1.1 104 Upload\r\nLocation: /file?upload=7\r\n\r\n";
+    let server = Scripted::new(vec![
+        script(move |mut conn| {
+            conn.head();
+            conn.answer("204 No Content", &["Upload-Limit: min-size=0"]);
+            conn.head();
+            conn.say(named);
+            conn.say_continue();
+            conn.take(LEN / 2);
+        }),
+        script(|mut conn| {
+            assert!(conn.head().starts_with("HEAD /file?upload=7 "));
+            conn.answer("404 Not Found", &["Content-Length: 0"]);
+            assert!(conn.head().starts_with("HEAD /file "));
+            conn.answer("404 Not Found", &["Content-Length: 0", "Connection: close"]);
+        }),
+        script(|mut conn| {
+            assert_eq!(field(&conn.head(), "upload-complete"), Some("?1"));
+            conn.take(LEN / 2);
+        }),
+        script(move |mut conn| {
+            // The server has shown that 104 arrives: a failure is none of a proxy.
+            assert_eq!(field(&conn.head(), "upload-complete"), Some("?1"));
+            conn.say(named);
+            conn.say_continue();
+            conn.accept(&expected);
+        }),
+    ]);
+    sample.put_resumably(&server.url("/file")).done();
+}
+
+#[test]
 fn a_server_that_reads_too_slowly_is_given_up() {
     let sample = Sample::of(64 << 20);
     let server = Scripted::one(|mut conn| {

@@ -92,11 +92,11 @@ impl ResumeState {
         self.journal.is_some() && self.resource.is_some()
     }
 
-    /// Records that the server failed, or fell silent, after `sent` bytes of a new upload. If it has
-    /// not named the upload by then, a proxy that does not know 104, such as Varnish, may have
-    /// failed in its place: the next attempt does without resumption.
+    /// Records that the server failed, or fell silent, after `sent` bytes of a new upload. If no 104
+    /// has ever named the upload, a proxy that does not know 104, such as Varnish, may have failed
+    /// in its place: the next attempt does without resumption.
     pub(crate) fn record_failure(&mut self, sent: Option<u64>) {
-        if sent > Some(0) && self.resource.is_none() {
+        if sent > Some(0) && !self.is_104_known && self.resource.is_none() {
             self.supports_resumption = Some(false);
         }
     }
