@@ -43,7 +43,7 @@ pub(crate) struct ActiveUpload<'a> {
     facts: TransferFacts,
     /// The range of the file that the body has filled.
     content: Range<u64>,
-    /// The connection as the receiver of a part, of which another one may take over.
+    /// This connection as the receiver of a part, which another connection may take over.
     receiver: Option<Arc<PartReceiver>>,
     state: BodyState,
     report: Report,

@@ -179,6 +179,8 @@ fn a_newer_upload_leaves_the_connection_of_one_that_has_arrived() {
                 fs::metadata(server.path(&part)).is_ok_and(|it| it.len() == LEN as u64)
             })
         });
+        // The server still has to notice that.
+        std::thread::sleep(Duration::from_millis(20));
         assert!(put(&server, "/file", &[field], body).status < 300);
         assert_eq!(older.reply().status, 400);
         assert_eq!(older.get("/file").body, body);
