@@ -82,11 +82,13 @@ fn text(path: Option<&Path>) -> Result<String, KeysError> {
     }
 }
 
-/// Returns the settings of a section. Nested settings (`s3 =`, and indented lines after it) are
-/// named after both levels: `s3.addressing_style`.
+/// Returns the settings of a section. Nested settings (`s3 =`, and lines with more indentation after
+/// it) are named after both levels: `s3.addressing_style`.
 fn section(text: &str, profile: &str, prefix: &str) -> Option<Profiles> {
     let mut found: Option<Profiles> = None;
-    let (mut is_meant, mut outer) = (false, String::new());
+    let mut is_meant = false;
+    // The latest setting without a value, and its indentation.
+    let mut outer: Option<(String, usize)> = None;
     for line in text.lines() {
         let content = line.trim();
         if content.is_empty() || content.starts_with(['#', ';']) {
@@ -94,6 +96,7 @@ fn section(text: &str, profile: &str, prefix: &str) -> Option<Profiles> {
         }
         if let Some(name) = content.strip_prefix('[').and_then(|rest| rest.split(']').next()) {
             let name = name.trim();
+            outer = None;
             is_meant = name.strip_prefix(prefix).is_some_and(|name| name.trim() == profile)
                 || (name == profile && profile == "default");
             if is_meant {
@@ -103,11 +106,15 @@ fn section(text: &str, profile: &str, prefix: &str) -> Option<Profiles> {
         }
         let (Some((name, value)), true) = (content.split_once('='), is_meant) else { continue };
         let (name, value) = (name.trim().to_ascii_lowercase(), value.trim().to_owned());
-        let is_inner = line.starts_with([' ', '\t']) && !outer.is_empty();
-        let full = if is_inner { format!("{outer}.{name}") } else { name.clone() };
+        let indent = line.len() - line.trim_start().len();
+        let is_inner = outer.as_ref().is_some_and(|(_, outer)| indent > *outer);
         if !is_inner {
-            outer = if value.is_empty() { name } else { String::new() };
+            outer = value.is_empty().then(|| (name.clone(), indent));
         }
+        let full = match &outer {
+            Some((outer, _)) if is_inner => format!("{outer}.{name}"),
+            _ => name,
+        };
         found.get_or_insert_default().insert(full, value);
     }
     found
@@ -151,6 +158,19 @@ mod tests {
         assert!(files("half", true).keys().unwrap_err().to_string().contains("only one"));
         assert!(files("none", true).keys().unwrap_err().to_string().contains("no profile 'none'"));
         assert_eq!(files("none", false).keys().unwrap(), None);
+    }
+
+    #[test]
+    fn a_setting_is_nested_only_below_one_with_less_indentation() {
+        for text in [
+            "[work]\n  region =\n  output = x\n",
+            "[work]\n  s3 =\n    a = b\n  output = x\n",
+            "[work]\ns3 =\n  a = b\n[other]\n[work]\n  output = x\n",
+        ] {
+            let found = section(text, "work", "").unwrap();
+            assert_eq!(found.get("output").map(String::as_str), Some("x"), "{text}: {found:?}");
+            assert_eq!(found.contains_key("s3.a"), text.contains("a = b"), "{text}: {found:?}");
+        }
     }
 
     #[test]
