@@ -105,6 +105,15 @@ def test_pages_of_folders_are_not_fetched_as_files(served, folder):
     # A list has no folders of its own.
     assert below("list") == ["one", "table.csv", "two"]
     assert below("slash") == ["one", "two"]
+    # A pattern that does not end in a slash or star finds folders without a slash.
+    fs.get(served.url + "in*", "one", recursive=True)
+    fs.get(served.url + "[int]*", "some", recursive=True)
+    fs.get(served.url + "[int]*", "few", recursive=True, maxdepth=1)
+    fs.get([served.url + "in*", served.url + "t*"], "globs/", recursive=True)
+    assert below("one") == ["deep", "deep/two", "one"]
+    assert below("some") == tree
+    assert below("few") == ["inner", "none", "table.csv"]
+    assert below("globs") == ["one", "table.csv", "two"]
 
 
 def test_names_do_not_depend_on_the_way_they_are_fetched(served, folder, calls):

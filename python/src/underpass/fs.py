@@ -166,8 +166,9 @@ class UnderpassFileSystem(HTTPFileSystem):  # type: ignore[misc]
         folders: Set[str] = set()
         if recursive:
             # `_get` has asked whether a single URL is a folder, unless there is a depth.
-            unknown = [] if is_one and maxdepth is None else [rpath] if is_one else rpath
-            folders = await self._folders(urls, unknown)
+            is_known = is_one and maxdepth is None and not has_magic(rpath)
+            given = [] if is_known else [rpath] if is_one else rpath
+            folders = await self._folders(urls, given, maxdepth)
         lpath = make_path_posix(lpath)
         is_folder = lpath.endswith("/") or os.path.isdir(lpath)
         into = is_one and (
@@ -186,15 +187,22 @@ class UnderpassFileSystem(HTTPFileSystem):  # type: ignore[misc]
             raise ValueError(f"several of these URLs have the same name: {', '.join(urls)}")
         return urls, paths
 
-    async def _folders(self, urls: List[str], unknown: List[str]) -> Set[str]:
-        """Returns which of the URLs that were found, or of those that are `unknown`, are folders."""
-
-        async def is_folder(url: str) -> bool:
-            is_above = any(other.startswith(url + "/") for other in urls)
-            return is_above or await self._is_folder(url)
-
-        found = {url for url in urls if url.endswith("/")}
-        return found | {url for url in unknown if url in urls and await is_folder(url)}
+    async def _folders(
+        self, urls: List[str], given: List[str], maxdepth: Optional[int]
+    ) -> Set[str]:
+        """Returns which of the URLs that were found by those that were given are folders."""
+        # Those that a listing names end in a slash, but not all that were given or match a pattern.
+        folders = {url for url in urls if url.endswith("/")}
+        for url in given:
+            if has_magic(url):
+                matches = await self._glob(url, maxdepth=maxdepth, detail=True)
+                found = [name for name, facts in matches.items() if facts["type"] == "directory"]
+                folders.update(name for name in found if name in urls)
+            elif url in urls and (
+                any(other.startswith(url + "/") for other in urls) or await self._is_folder(url)
+            ):
+                folders.add(url)
+        return folders
 
     async def _is_folder(self, url: str) -> bool:
         """Returns whether a URL is that of a folder. A page may be a file, whatever links it has."""
