@@ -54,6 +54,9 @@ impl<'a> Destination<'a> {
     fn open(path: Option<&'a Path>) -> Result<Self> {
         let Some(path) = path else { return Ok(Self::StandardError) };
         if is_dash(path) || open_file_number(path).is_some() {
+            // Its position is looked up again later. Writing nothing shows whether it can be written.
+            let target = target(path)?;
+            target.file().write(&[]).with_path(Action::Writing, target.path())?;
             return Ok(Self::Open(path));
         }
         let file = File::options().write(true).create(true).truncate(false).open(path);
@@ -65,7 +68,7 @@ impl<'a> Destination<'a> {
         match self {
             Self::StandardError => output::receipt_lines(text),
             Self::Open(path) => {
-                let target = OutputTarget::create(path, OverwriteRule::Always, &|open| open())?;
+                let target = target(path)?;
                 let text = format!("{text}\n");
                 target
                     .file()
@@ -82,6 +85,11 @@ impl<'a> Destination<'a> {
         }
         Ok(())
     }
+}
+
+/// Opens what standard output or a path such as `/dev/fd/3` stands for.
+fn target(path: &Path) -> Result<OutputTarget> {
+    Ok(OutputTarget::create(path, OverwriteRule::Always, &|open| open())?)
 }
 
 /// Traces a program and prints its receipt; returns the program's exit code.

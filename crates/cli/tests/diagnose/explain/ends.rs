@@ -101,6 +101,23 @@ fn a_receipt_goes_behind_what_an_open_file_has() {
 }
 
 #[test]
+fn a_program_whose_receipt_cannot_be_written_does_not_run() {
+    let scene = Scene::new(1);
+    fs::write(scene.path("log"), "").unwrap();
+    for redirected in ["-o - >&-", "-o /dev/fd/3 3<log"] {
+        let script = format!("exec \"$0\" explain {redirected} -- touch ran");
+        let program = crate::rig::underpass();
+        let mut shell = Command::new("sh");
+        shell.arg("-c").arg(script).arg(program.get_program());
+        let outcome = shell.current_dir(scene.folder.path()).output().unwrap();
+        let said = String::from_utf8_lossy(&outcome.stderr);
+        assert_eq!(outcome.status.code(), Some(1), "{redirected}: {said}");
+        assert!(said.contains("Bad file descriptor"), "{redirected}: {said}");
+        assert!(!scene.path("ran").exists(), "{redirected}");
+    }
+}
+
+#[test]
 fn chains_of_programs_are_followed_to_their_end() {
     let scene = Scene::new(100_000);
     let program = "exec sh -c 'exec sh -c \"exec cat source\"'";
