@@ -184,6 +184,8 @@ impl CopyWorker<'_> {
             // No other user may look in before it has its owner and mode.
             mkdirat(&parent.target, target, Mode::RWXU).at(Action::Creating, path)?;
             let folder = open_folder(&parent.target, target).at("opening", path)?;
+            let (from, to) = (source.as_fd(), folder.as_fd());
+            attributes::open_to_others(&self.context.settings, from, to, parent.inherited);
             let origin = if renames { DirOrigin::Fresh } else { DirOrigin::Named };
             let (is_trusted, hidden, was_there) = (parent.is_trusted, None, false);
             MadeDir { folder, origin, is_trusted, hidden, was_there }

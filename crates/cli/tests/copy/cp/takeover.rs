@@ -171,27 +171,29 @@ fn a_folder_that_had_its_name_before_a_kill_has_its_mode_after_the_next_run() {
     if !has("strace") {
         return;
     }
-    for (words, original, mode) in [
-        (&["-r"][..], 0o750, 0o750),
+    for (words, has_file, original, mode) in [
+        (&["-r"][..], true, 0o750, 0o750),
+        (&["-r"], false, 0o750, 0o750),
         // Others may not write to it before everything is in it.
-        (&["-r"], 0o777, 0o755),
-        (&["-r", "--no-preserve=mode"], 0o700, 0o755),
-        (&["-a"], 0o777, 0o777),
+        (&["-r"], true, 0o777, 0o755),
+        (&["-r", "--no-preserve=mode"], true, 0o700, 0o755),
+        (&["-a"], true, 0o777, 0o777),
     ] {
         let here = folder();
         fs::create_dir_all(here.path().join("a/d")).unwrap();
         fs::set_permissions(here.path().join("a"), fs::Permissions::from_mode(original)).unwrap();
-        for name in ["a/f", "a/d/g"] {
+        for name in ["a/f", "a/d/g"].into_iter().skip(usize::from(!has_file)) {
             fs::write(here.path().join(name), name).unwrap();
         }
-        // The file in `a/d` is the second.
-        let strace = ["-e", "trace=utimensat", "-e", "inject=utimensat:signal=KILL:when=2"];
+        // The file in `a/d` is the last.
+        let inject = format!("inject=utimensat:signal=KILL:when={}", 1 + u8::from(has_file));
+        let strace = ["-e", "trace=utimensat", "-e", &inject];
         let (ended, log) = traced_in(here.path(), &strace, &[words, &["-j1", "a", "z"]].concat());
         assert_eq!(ended.code(), None, "{} {log}", ended.stderr);
-        assert!(here.path().join("z/f").exists() && !here.path().join("z/d").exists());
+        assert!(here.path().join("z").exists() && !here.path().join("z/d").exists());
         cp_in(here.path(), &[words, &["-T", "a", "z"]].concat()).succeeded();
         let found = fs::metadata(here.path().join("z")).unwrap().permissions().mode() & 0o7777;
-        assert_eq!(found, mode, "{words:?}: {found:o}");
+        assert_eq!(found, mode, "{words:?} {has_file}: {found:o}");
     }
 }
 
