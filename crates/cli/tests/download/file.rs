@@ -1,8 +1,10 @@
 //! `underpass get` against real servers: ours, nginx and Python's.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::Write;
 use std::net::TcpStream;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -410,6 +412,17 @@ fn credentials_come_from_options_netrc_and_the_environment() {
         let request = &server.requests()[0];
         assert_eq!(request.field("authorization"), expected, "{args:?} {variables:?}");
         assert_eq!(request.field("x-own"), Some("1"));
+    }
+    // A path need not be UTF-8.
+    let home = here.path().join(OsStr::from_bytes(b"jos\xe9"));
+    fs::create_dir(&home).unwrap();
+    fs::copy(netrc, home.join(".netrc")).unwrap();
+    for (name, path) in [("HOME", home.clone()), ("NETRC", home.join(".netrc"))] {
+        let server = recorder();
+        let mut command = get_in(here.path(), &[&format!("{}/x", server.address), "-f"]);
+        command.env_remove("NETRC").env(name, path);
+        Running::start(command).finish().succeeded();
+        assert_eq!(server.requests()[0].field("authorization"), Some("Basic bmV0OnJj"), "{name}");
     }
     let missing = ["127.0.0.1:1/x", "--netrc-file", "none"];
     get(here.path(), &missing).failed(1, &["none", "No such file"]);

@@ -92,13 +92,13 @@ impl Netrc {
     ///
     /// [`EnvironmentError::Netrc`] if the file cannot be read; `~/.netrc` may be missing.
     pub fn read(file: Option<&Path>) -> Result<Self, EnvironmentError> {
-        let named = file.map(Path::to_owned).or_else(|| variable("NETRC").map(PathBuf::from));
+        let named = file.map(Path::to_owned).or_else(|| path_variable("NETRC"));
         let text = match named {
             Some(path) => {
                 fs::read(&path).map_err(|source| EnvironmentError::Netrc { path, source })?
             }
             None => {
-                let home = variable("HOME").map(PathBuf::from);
+                let home = path_variable("HOME");
                 home.and_then(|home| fs::read(home.join(".netrc")).ok()).unwrap_or_default()
             }
         };
@@ -158,6 +158,11 @@ pub fn proxies(url: &Url) -> Result<Proxies, EnvironmentError> {
 #[must_use]
 pub fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// Returns the path in a variable, which need not be UTF-8, unless it is empty.
+fn path_variable(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
 /// Returns the first of these variables that names a proxy, and its URL.

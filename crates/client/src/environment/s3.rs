@@ -3,11 +3,11 @@
 
 use std::fs;
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use url::Url;
 
-use super::{EnvironmentError, variable};
+use super::{EnvironmentError, path_variable, variable};
 use crate::input;
 use crate::s3::{KeySource, Keys, ProfileFiles, StoreOptions, suffix};
 
@@ -19,9 +19,9 @@ use crate::s3::{KeySource, Keys, ProfileFiles, StoreOptions, suffix};
 /// [`EnvironmentError`] if a variable or a file has no usable value.
 pub fn store(is_signed: bool) -> Result<StoreOptions, EnvironmentError> {
     // Without a home folder, only files that are named explicitly are read.
-    let home = variable("HOME").map(|home| PathBuf::from(home).join(".aws"));
+    let home = path_variable("HOME").map(|home| home.join(".aws"));
     let of_home = |file: &str| home.as_ref().map(|home| home.join(file)).filter(|it| may_have(it));
-    let path = |name: &str, file: &str| variable(name).map(PathBuf::from).or_else(|| of_home(file));
+    let path = |name: &str, file: &str| path_variable(name).or_else(|| of_home(file));
     let named = variable("AWS_PROFILE");
     let files = ProfileFiles {
         credentials: path("AWS_SHARED_CREDENTIALS_FILE", "credentials"),
@@ -62,14 +62,14 @@ fn sources(files: ProfileFiles, region: Option<&str>) -> Result<Vec<KeySource>, 
     }
     sources.push(KeySource::Profile(files));
     if let (Some(file), Some(role)) =
-        (variable("AWS_WEB_IDENTITY_TOKEN_FILE"), variable("AWS_ROLE_ARN"))
+        (path_variable("AWS_WEB_IDENTITY_TOKEN_FILE"), variable("AWS_ROLE_ARN"))
     {
         let host = region.map_or("sts.amazonaws.com".to_owned(), |region| {
             format!("sts.{region}.amazonaws.com{}", suffix(region))
         });
         let service = variable("AWS_ENDPOINT_URL_STS").unwrap_or(format!("https://{host}/"));
         sources.push(KeySource::WebIdentity {
-            token_file: PathBuf::from(file),
+            token_file: file,
             role,
             session: variable("AWS_ROLE_SESSION_NAME").unwrap_or("underpass".to_owned()),
             service: url(&service, "the URL of the service for roles")?,
@@ -81,7 +81,7 @@ fn sources(files: ProfileFiles, region: Option<&str>) -> Result<Vec<KeySource>, 
         sources.push(KeySource::Container {
             url: url(&full, "the URL of the container's keys")?,
             token: variable("AWS_CONTAINER_AUTHORIZATION_TOKEN"),
-            token_file: variable("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE").map(PathBuf::from),
+            token_file: path_variable("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"),
         });
     }
     let is_off = variable("AWS_EC2_METADATA_DISABLED");
