@@ -1,6 +1,8 @@
 //! Uploads of a file, or into a folder, that others change meanwhile.
 
 use std::fs;
+use std::thread;
+use std::time::Duration;
 
 use super::rig::{Client, Running, request, wait_until};
 use super::uploads::{names, open_site, put, put_by_another, send};
@@ -18,7 +20,7 @@ fn begin(server: &Running, verb: &str, path: &str, field: &str) -> Client {
 fn no_change_of_several_at_once_is_lost() {
     let server = open_site().start();
     put(&server, "/log", &[], b"");
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         for first in [b'a', b'A'] {
             let server = &server;
             scope.spawn(move || {
@@ -180,7 +182,7 @@ fn a_newer_upload_leaves_the_connection_of_one_that_has_arrived() {
             })
         });
         // The server still has to notice that.
-        std::thread::sleep(Duration::from_millis(20));
+        thread::sleep(Duration::from_millis(20));
         assert!(put(&server, "/file", &[field], body).status < 300);
         assert_eq!(older.reply().status, 400);
         assert_eq!(older.get("/file").body, body);
@@ -191,7 +193,7 @@ fn a_newer_upload_leaves_the_connection_of_one_that_has_arrived() {
 fn an_upload_that_a_newer_one_cuts_off_stores_nothing() {
     let server = open_site().start();
     put(&server, "/counter", &[], b"100000");
-    let stored: usize = std::thread::scope(|scope| {
+    let stored: usize = thread::scope(|scope| {
         let count = || {
             (0..100).filter(|_| {
                 let before = server.get("/counter");
