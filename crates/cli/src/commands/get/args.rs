@@ -98,8 +98,8 @@ pub(crate) struct GetArgs {
         value_hint = ValueHint::Other)]
     pub(crate) digest: Vec<Digest>,
 
-    /// Fail unless each file has its digest in SUMS, a file or URL in the format of sha256sum and
-    /// sha512sum, with or without --tag
+    /// Fail unless each file has its digest in SUMS, a file, a URL or - for standard input, in the
+    /// format of sha256sum and sha512sum, with or without --tag
     #[arg(long, value_name = "SUMS", conflicts_with = "recursive",
         value_hint = ValueHint::AnyPath, value_parser = ChecksumSource::parse)]
     pub(crate) check: Option<ChecksumSource>,

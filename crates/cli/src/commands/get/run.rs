@@ -7,6 +7,7 @@ use std::thread;
 use underpass_client::download::{Gauge, RateLimit, TakenNames};
 use underpass_client::input::list::ListedFile;
 use underpass_client::{ClientError, TlsSetup};
+use underpass_copy::ends::is_dash;
 use underpass_engine::Size;
 use underpass_engine::hint::Action;
 use underpass_engine::wait::{lock, unpoison};
@@ -25,6 +26,9 @@ use crate::signals;
 pub(crate) fn run(args: &GetArgs) -> Result<()> {
     let mut items: Vec<_> = args.urls.iter().cloned().map(ListedFile::new).collect();
     if let Some(path) = &args.input {
+        if is_dash(path) && args.check.as_ref().is_some_and(ChecksumSource::is_standard_input) {
+            return Err(Failure::value("--check -", "standard input is the list of URLs already"));
+        }
         let listed =
             list::read(path).inspect_err(|failure| report_not_started(args, &items, failure))?;
         items.extend(listed);

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use underpass_client::input::{self, UrlError};
 use underpass_client::{ClientError, HttpClient, Url};
+use underpass_copy::ends::{is_dash, standard_input};
 use underpass_protocol::digest::{Digest, DigestList, Unlisted};
 
 use crate::failure::{Failure, Result, WithPath};
@@ -15,7 +16,7 @@ use crate::failure::{Failure, Result, WithPath};
 /// The location of a file of digests.
 #[derive(Clone, Debug)]
 pub(crate) enum ChecksumSource {
-    /// On this machine.
+    /// On this machine; `-` is standard input.
     File(PathBuf),
     /// On a server.
     Url(Url),
@@ -34,6 +35,10 @@ impl ChecksumSource {
             Ok(Self::File(text.into()))
         }
     }
+
+    pub(super) fn is_standard_input(&self) -> bool {
+        matches!(self, Self::File(path) if is_dash(path))
+    }
 }
 
 /// The digests of files by their paths.
@@ -45,16 +50,20 @@ pub(super) struct ChecksumList {
 }
 
 impl ChecksumList {
-    /// Reads the digests in a file.
+    /// Reads the digests in a file, or in standard input for `-`.
     pub(super) fn read(path: &Path) -> Result<Self> {
+        let (file, name): (Box<dyn Read>, _) = if is_dash(path) {
+            (Box::new(standard_input()?), "standard input".to_owned())
+        } else {
+            let file = File::open(path).with_path("opening", path)?;
+            (Box::new(file), path.display().to_string())
+        };
         let mut text = Vec::new();
-        let file = File::open(path).with_path("opening", path)?;
-        file.take(MAX_BYTES as u64 + 1).read_to_end(&mut text).with_path("reading", path)?;
+        file.take(MAX_BYTES as u64 + 1).read_to_end(&mut text).with_path("reading", &name)?;
         if text.len() > MAX_BYTES {
-            let message = format!("{} is longer than 64 MiB: split it", path.display());
-            return Err(Failure::line(message));
+            return Err(Failure::line(format_args!("{name} is longer than 64 MiB: split it")));
         }
-        Self::parse(&path.display().to_string(), &text)
+        Self::parse(&name, &text)
     }
 
     /// Fetches the digests at a URL, with retries as for files. `report` is called before each.

@@ -123,6 +123,18 @@ fn a_file_that_is_not_what_the_digests_say_gets_no_name() {
         }
         fs::remove_dir(here.path().join("x")).unwrap();
     }
+    // As with sha256sum, - is standard input.
+    for (list, code) in [(sums.as_str(), 0), ("nothing", 1)] {
+        let mut command = get_in(here.path(), &["--check", "-", &a, "-o", "c", "--force"]);
+        let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(list.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        assert_eq!(said.contains("standard input has no digests"), code == 1, "{said}");
+    }
+    fs::remove_file(here.path().join("c")).unwrap();
+    get(here.path(), &["--check", "-", "-i", "-"]).failed(2, &["--check -", "list of URLs"]);
     // Existing files are compared, too, and fetched again by --update.
     get(here.path(), &["-N", &a]).succeeded();
     get(here.path(), &["-N", &a, "--check", "sums"]).succeeded();
