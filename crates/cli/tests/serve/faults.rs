@@ -339,7 +339,12 @@ fn calls(trace: &Path, path: &str) -> Vec<(String, i64)> {
     lines.next().unwrap();
     let lines = lines.take_while(|line| !(line.starts_with("recvfrom(") && line.contains("GET ")));
     let parsed = lines.filter_map(|line| {
-        let name = line.split('(').next().unwrap().to_owned();
+        // The end of a call during which another thread made one: `<... sendfile resumed>`.
+        let name = match line.strip_prefix("<... ") {
+            Some(resumed) => resumed.split(' ').next().unwrap(),
+            None => line.split('(').next().unwrap(),
+        };
+        let name = name.to_owned();
         let result = line.rsplit(" = ").next()?.split_whitespace().next()?;
         Some((name, result.parse().unwrap_or(0)))
     });
