@@ -113,6 +113,17 @@ impl StoreArgs {
         Ok(Some((store, is_first)))
     }
 
+    /// Returns the first option that is given, for commands that refuse them.
+    pub(crate) fn first_given(&self) -> Option<&'static str> {
+        let given = [
+            (self.s3_endpoint.is_some(), "--s3-endpoint"),
+            (self.s3_region.is_some(), "--s3-region"),
+            (self.s3_style.is_some(), "--s3-style"),
+            (self.s3_unsigned, "--s3-unsigned"),
+        ];
+        given.into_iter().find_map(|(is_given, option)| is_given.then_some(option))
+    }
+
     /// Returns the note to print if no keys were found.
     pub(crate) fn unsigned_note(&self, store: &Store) -> Option<&'static str> {
         (store.keys_from.is_none() && !self.s3_unsigned)

@@ -176,7 +176,9 @@ fn errors_in_the_configuration_name_the_line() {
         ("quiet = 'perhaps'", ["line 1", "quiet", "true nor false"]),
         ("hide = 'a'\nhide = 'b'", ["line 2", "underpass.toml", "duplicate"]),
         ("port = 1\n[more]\nworkers = 1", ["line 2", "more", "no table"]),
-        ("config = 'other'", ["line 1", "--config", "command line only"]),
+        ("config = 'other'", ["line 1", "--config", "UNDERPASS_CONFIG"]),
+        ("completions = 'fish'", ["line 1", "--completions", "command line only"]),
+        ("stale-if-error = '1d'\nroot = '.'", ["--stale-if-error", "needs", "--origin URL"]),
         ("prot = 80", ["line 1", "--prot", "did you mean port?"]),
         ("port", ["line 1", "underpass.toml", "="]),
         ("port = 1\nhide = '['", ["underpass.toml, line 2", "--hide '['", "unclosed"]),
@@ -196,6 +198,7 @@ fn errors_in_the_configuration_name_the_line() {
     fs::write(&config, b"port = 1 # \xff").unwrap();
     refused(&args, &[], 2, &["underpass.toml: it is not UTF-8"]);
     refused(&[], &[("UNDERPASS_WORKERS", "many")], 2, &["UNDERPASS_WORKERS", "many"]);
+    refused(&[], &[("UNDERPASS_CACHE_FREE", "1G")], 2, &["--cache-free needs --origin URL"]);
 }
 
 #[test]
@@ -451,6 +454,7 @@ fn the_example_of_a_file_is_accepted() {
         "origin",
         "cache",
         "fresh",
+        "stale-if-error",
         "vary-on",
         "s3-",
     ];

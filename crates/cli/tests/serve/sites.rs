@@ -908,6 +908,37 @@ cache_free = '0'
 }
 
 #[test]
+fn sites_without_an_origin_do_not_inherit_the_options_of_caches() {
+    let origin = Sites::with("", &["b"], two_roots);
+    let config = format!(
+        "
+cache_free = '0'
+cache_size = '1G'
+stale_if_error = '1d'
+s3_region = 'eu'
+
+[[site]]
+names = ['a.test']
+root = 'DIR/a'
+
+[[site]]
+names = ['b.test']
+origin = '{}'
+cache = 'DIR/cache'
+
+[[site]]
+names = ['old.test']
+redirect = ['/* https://a.test/* 308']
+",
+        origin.server.address
+    );
+    let sites = Sites::new(&config, two_roots);
+    assert_eq!(sites.body("a.test", "/same"), "of a\n");
+    assert_eq!(sites.body("b.test", "/same"), "of b\n");
+    assert_eq!(sites.status("old.test", "/same"), 308);
+}
+
+#[test]
 fn no_site_serves_or_changes_the_cache_of_another() {
     let origin = Sites::with("", &["b"], two_roots);
     let config = format!(

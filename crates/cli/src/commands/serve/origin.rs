@@ -9,8 +9,8 @@ use indicatif::BinaryBytes;
 use rustix::fs::statvfs;
 use underpass_cache::{Cache, CacheOptions, OpenError, OriginOptions, RedirectHost};
 use underpass_client::{Credentials, TlsSetup, Url, input, without_credentials};
-use underpass_engine::Size;
 use underpass_engine::hint::Action;
+use underpass_engine::{MinFree, Size};
 use underpass_protocol::caching::FreshnessRules;
 use underpass_sandbox::User;
 use underpass_transport::tls::Trust;
@@ -21,6 +21,9 @@ use crate::output;
 
 /// The time for which a file of a store is fresh: stores rarely give one.
 const FRESH_OF_STORES: Duration = Duration::from_secs(60);
+
+/// The percentage of the disk that a cache leaves free.
+const FREE_PERCENT: MinFree = MinFree::Percent(5);
 
 /// The time that a store may take to answer before the server starts without its answer.
 const PROBE_TIME: Duration = Duration::from_secs(3);
@@ -118,8 +121,11 @@ impl OriginArgs {
             vary_on: self.vary_on.clone(),
             redirects: self.origin_redirect.clone(),
             size: self.cache_size.map(|Size(bytes)| bytes),
-            min_free: self.cache_free,
-            rules: FreshnessRules { fresh, stale_if_error: self.stale_if_error },
+            min_free: self.cache_free.unwrap_or(FREE_PERCENT),
+            rules: FreshnessRules {
+                fresh,
+                stale_if_error: self.stale_if_error.unwrap_or_default(),
+            },
             timeout: args.limits.timeout,
             policy: args.engine.policy(),
             max_in_memory,
@@ -164,19 +170,21 @@ impl OriginArgs {
 
     /// Refuses options that have a meaning only with an origin.
     fn refuse_alone(&self) -> Result<()> {
-        for (is_given, option) in [
+        let own = [
             (self.cache.is_some(), "--cache"),
             (self.cache_size.is_some(), "--cache-size"),
+            (self.cache_free.is_some(), "--cache-free"),
             (self.fresh.is_some(), "--fresh"),
+            (self.stale_if_error.is_some(), "--stale-if-error"),
             (self.origin_cacert.is_some(), "--origin-cacert"),
             (!self.vary_on.is_empty(), "--vary-on"),
             (!self.origin_redirect.is_empty(), "--origin-redirect"),
-        ] {
-            if is_given {
-                return Err(OriginUsage::Needs { option, other: "--origin URL" }.into());
-            }
+        ];
+        let given = own.into_iter().find_map(|(is_given, option)| is_given.then_some(option));
+        match given.or_else(|| self.store.first_given()) {
+            Some(option) => Err(OriginUsage::Needs { option, other: "--origin URL" }.into()),
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 

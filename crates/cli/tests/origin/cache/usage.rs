@@ -30,7 +30,17 @@ fn wrong_usage_is_one_line() {
         refused(&args, &["cannot be combined with --origin"]);
     }
     refused(&["--origin", "http://localhost/", "--cache", "c", "--fresh", "1w"], &["--fresh"]);
-    refused(&["--vary-on", "X-Kind"], &["--vary-on needs --origin"]);
+    for (option, value) in [
+        ("--cache-free", "1G"),
+        ("--stale-if-error", "1d"),
+        ("--vary-on", "X-Kind"),
+        ("--s3-endpoint", "https://store.example/"),
+        ("--s3-region", "eu"),
+        ("--s3-style", "path"),
+    ] {
+        refused(&[option, value], &[&format!("{option} needs --origin")]);
+    }
+    refused(&["--s3-unsigned"], &["--s3-unsigned needs --origin"]);
     for name in ["Range", "Authorization", "Content-Length", "a b"] {
         let args = ["--origin", "http://localhost/", "--cache", "c", "--vary-on", name];
         refused(&args, &["--vary-on", name]);

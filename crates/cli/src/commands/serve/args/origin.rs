@@ -27,9 +27,9 @@ pub(crate) struct OriginArgs {
     #[arg(long, value_name = "SIZE")]
     pub(crate) cache_size: Option<Size>,
 
-    /// Leave this much of the disk free: 10G or 5%
-    #[arg(long, value_name = "SIZE|PERCENT", default_value = "5%")]
-    pub(crate) cache_free: MinFree,
+    /// Leave this much of the disk free: 10G or 5% [default: 5%]
+    #[arg(long, value_name = "SIZE|PERCENT")]
+    pub(crate) cache_free: Option<MinFree>,
 
     /// Treat a file as fresh for this time, such as 60s, if the origin says nothing about caching
     /// [default: a tenth of the time since it was changed]
@@ -37,8 +37,9 @@ pub(crate) struct OriginArgs {
     pub(crate) fresh: Option<Duration>,
 
     /// Serve a file for this time after it has become stale if the origin fails, such as 1d
-    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "0")]
-    pub(crate) stale_if_error: Duration,
+    /// [default: 0]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) stale_if_error: Option<Duration>,
 
     /// Follow redirects of the origin to this host, such as *.hf.co or cdn.example.org:8443; can be
     /// repeated

@@ -80,6 +80,8 @@ impl UsageError for OriginUsage {}
 pub(crate) enum ConfigUsage {
     #[error("the file no longer sets anything: it may be truncated")]
     Empty,
+    #[error("the config file can be named only by --config and UNDERPASS_CONFIG")]
+    OfAnother,
     #[error("--{0} can be given on the command line only")]
     OnlyTyped(String),
     #[error("this site needs a root, an origin, or a redirect of /*")]

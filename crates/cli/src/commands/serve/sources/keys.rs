@@ -22,10 +22,10 @@ pub(super) fn flag(key: &ConfigKey, otherwise: &str) -> Result<bool> {
 pub(super) fn find<'c>(command: &'c Command, entry: &ConfigKey) -> Result<&'c Arg> {
     let wanted = &entry.name;
     if let Some(found) = command.get_arguments().find(|each| name(each) == wanted) {
-        return if is_settable(found) {
-            Ok(found)
-        } else {
-            Err(Failure::value(&entry.place, ConfigUsage::OnlyTyped(wanted.clone())))
+        return match &**wanted {
+            _ if is_settable(found) => Ok(found),
+            "config" => Err(Failure::value(&entry.place, ConfigUsage::OfAnother)),
+            _ => Err(Failure::value(&entry.place, ConfigUsage::OnlyTyped(wanted.clone()))),
         };
     }
     let known = command.get_arguments().filter(|each| is_settable(each)).map(name);

@@ -24,7 +24,9 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgGroup, ArgMatches, Args, Command, FromArgMatches};
 use underpass_server::{BadHost, HostPattern};
 
-use super::super::args::{ConfigUsage, LimitArgs, LoggingArgs, PlaceArgs, ServeArgs, SiteArgs};
+use super::super::args::{
+    ConfigUsage, LimitArgs, LoggingArgs, OriginArgs, PlaceArgs, ServeArgs, SiteArgs,
+};
 use super::super::certificate::args::TlsArgs;
 use super::config::{self, ConfigFile, ConfigKey, Reading, SiteTable};
 use super::environment::{CONFIG, environment, variable};
@@ -133,18 +135,9 @@ fn site(
         return Err(Failure::value(place, ConfigUsage::SiteWithoutNames));
     }
     let own = expand_allow_all(own);
-    let mut claimed = BTreeSet::new();
+    let mut claimed = not_inherited(&own, defaults);
     if is_ordered {
         claimed.extend(["tls_cert", "tls_key"].map(str::to_owned));
-    }
-    for key in &own {
-        let argument = find(command, key)?;
-        let excluded: &[&str] = match argument.get_id().as_str() {
-            "root" => &OF_ORIGIN,
-            "origin" if !key.values.is_empty() => &NOT_OF_ORIGIN,
-            _ => &[],
-        };
-        claimed.extend(excluded.iter().map(|&id| id.to_owned()));
     }
     // An option that a site sets does not exclude another one that it sets.
     let mut words = merge(command, BTreeSet::new(), [&own])?;
@@ -156,6 +149,21 @@ fn site(
     let merged = command.clone().try_get_matches_from(words)?;
     let (has_files, args) = (has_files(&merged), ServeArgs::from_arg_matches(&merged)?);
     Ok(SiteArgs { place, names, is_default, is_ordered, has_files, args })
+}
+
+/// Returns the ids of the options that a site with these ones of its own does not inherit: those of
+/// a folder if it has an origin, and those of a cache if it has none.
+fn not_inherited(own: &[ConfigKey], defaults: &[Vec<ConfigKey>]) -> BTreeSet<String> {
+    let is_origin = |key: &&ConfigKey| key.name == "origin";
+    let has_root = own.iter().any(|key| key.name == "root");
+    let own_origin = own.iter().find(is_origin);
+    let inherited = || defaults.iter().find_map(|layer| layer.iter().find(is_origin));
+    let origin = own_origin.or_else(|| if has_root { None } else { inherited() });
+    if origin.is_none_or(|origin| origin.values.is_empty()) {
+        return of_origin();
+    }
+    let of_folder = own_origin.map(|_| NOT_OF_ORIGIN.map(str::to_owned));
+    of_folder.into_iter().flatten().collect()
 }
 
 /// Returns whether any source names a root or an origin.
@@ -274,9 +282,11 @@ const OF_SITE: [&str; 4] = ["acme", "path-prefix", "tls-cert", "tls-key"];
 /// Options of the whole server that are in none of its groups.
 const OF_SERVER: [&str; 2] = ["no-sandbox", "user"];
 
-/// The options of a cache, which a site with a root does not inherit.
-const OF_ORIGIN: [&str; 7] =
-    ["cache", "cache_size", "fresh", "origin", "origin_cacert", "origin_redirect", "vary_on"];
+/// Returns the ids of the options of a cache, which a site without an origin does not inherit.
+fn of_origin() -> BTreeSet<String> {
+    let command = OriginArgs::augment_args(Command::new("origin"));
+    command.get_arguments().map(|argument| argument.get_id().as_str().to_owned()).collect()
+}
 
 /// The options of a folder, which a site with an origin does not inherit.
 const NOT_OF_ORIGIN: [&str; 7] = [
