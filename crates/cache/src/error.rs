@@ -199,16 +199,21 @@ impl<K: Into<CacheErrorKind>> From<K> for CacheError {
     }
 }
 
-impl From<ClientError> for CacheError {
-    fn from(error: ClientError) -> Self {
-        let kind = match error {
-            ClientError::Connection(ref error) => kind_of(error),
+impl From<&ClientError> for CacheErrorKind {
+    fn from(error: &ClientError) -> Self {
+        match error {
+            ClientError::Connection(error) => kind_of(error),
             ClientError::Cancelled => ConnectionFault::Unreachable.into(),
             ClientError::TimedOut(_) => ConnectionFault::TimedOut.into(),
             ClientError::Url(_) => ResponseFault::Redirected.into(),
             _ => ResponseFault::Invalid.into(),
-        };
-        Self::new(kind, error)
+        }
+    }
+}
+
+impl From<ClientError> for CacheError {
+    fn from(error: ClientError) -> Self {
+        Self::new(CacheErrorKind::from(&error), error)
     }
 }
 

@@ -8,7 +8,6 @@ mod folder;
 mod growth;
 mod load;
 mod origins;
-mod redirects;
 mod relay;
 mod request;
 
@@ -18,6 +17,6 @@ pub(crate) use fetch::fetch;
 pub use folder::{FolderEntry, FolderFailure, FolderListing};
 pub(crate) use load::load;
 pub(crate) use origins::Origins;
-pub use redirects::RedirectHost;
+pub use origins::RedirectHost;
 pub(crate) use relay::Relay;
 pub use request::ObjectRequest;

@@ -20,8 +20,8 @@ use underpass_transport::incoming::BodyFraming;
 use crate::error::{CacheErrorKind, ResponseFault};
 use crate::fill::body::{Fill, relay};
 use crate::fill::buffered::BufferedResponse;
-use crate::fill::origins::{OriginFailure, OriginResponse};
-use crate::fill::redirects::host_of;
+use crate::fill::origins::{OriginFailure, OriginResponse, host_of};
+
 use crate::fill::relay::Relay;
 use crate::fill::request::{ObjectRequest, file_request, send};
 use crate::object::{CachedObject, FetchGuard, FetchOutcome, Replacement};

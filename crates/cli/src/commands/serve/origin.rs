@@ -108,7 +108,6 @@ impl OriginArgs {
             });
         }
         let is_store = origins.iter().any(|origin| origin.credentials.store().is_some());
-        let fresh = self.fresh.or(is_store.then_some(FRESH_OF_STORES));
         if origins.iter().any(|origin| origin.url.scheme() == "https") {
             self.check_authorities(is_running)?;
             // Later the sandbox prevents reading the files of trusted authorities.
@@ -122,10 +121,7 @@ impl OriginArgs {
             redirects: self.origin_redirect.clone(),
             size: self.cache_size.map(|Size(bytes)| bytes),
             min_free: self.cache_free.unwrap_or(FREE_PERCENT),
-            rules: FreshnessRules {
-                fresh,
-                stale_if_error: self.stale_if_error.unwrap_or_default(),
-            },
+            rules: self.rules(is_store),
             timeout: args.limits.timeout,
             policy: args.engine.policy(),
             max_in_memory,
@@ -133,6 +129,14 @@ impl OriginArgs {
         let cache = open_cache(user, cache_options)?;
         self.note_small_disk(folder);
         Ok(Some(CacheOfOrigin { options: self.clone(), cache, ports, key_files }))
+    }
+
+    /// Returns the defaults for what the origin does not say about freshness.
+    fn rules(&self, is_store: bool) -> FreshnessRules {
+        FreshnessRules {
+            fresh: self.fresh.or(is_store.then_some(FRESH_OF_STORES)),
+            stale_if_error: self.stale_if_error.unwrap_or_default(),
+        }
     }
 
     /// Refuses authorities for which the server would wait: a pipe with a name, and while it runs

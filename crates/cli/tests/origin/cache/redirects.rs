@@ -1,8 +1,12 @@
 //! Redirects of the origin: which are followed, and what the other host gets.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
 use crate::node::Node;
-use crate::rig::noise;
-use crate::scripted_origin::{Object, Origin};
+use crate::rig::{noise, until};
+use crate::scripted_origin::{Gate, Object, Origin};
 
 /// An origin that sends everything elsewhere.
 fn redirecting(to: impl Fn(&str) -> String + Send + Sync + 'static) -> Origin {
@@ -78,4 +82,39 @@ fn the_next_origin_is_tried_if_a_redirect_fails() {
         let node = Node::new(&origin.url(), &["--origin", &next.url(), "--origin-redirect", rule]);
         node.get("/a").assert_is(200, b"hello");
     }
+}
+
+#[test]
+fn a_redirect_that_leads_to_a_silent_host_is_remembered() {
+    let (gate, hangs) = (Gate::default(), Arc::new(AtomicBool::new(true)));
+    let (held, is_hanging) = (gate.clone(), Arc::clone(&hangs));
+    let store = Origin::new(move |_, sending| {
+        if is_hanging.load(Ordering::Relaxed) {
+            held.wait();
+        }
+        sending.answer("HTTP/1.1 200 OK\nCache-Control: max-age=0\nETag: \"a\"", b"hello");
+    });
+    let base = store.address.clone();
+    let origin = redirecting(move |path| format!("http://{base}{path}"));
+    let args = ["--origin-redirect", &store.address, "--timeout", "2"];
+    let node = Node::new(&origin.url(), &args);
+    // A few files that are late tell nothing about the others.
+    let clients: Vec<_> =
+        (0..4).map(|number| node.client("GET", &format!("/{number}"), &[])).collect();
+    for client in clients {
+        let reply = client.finish();
+        assert_eq!(reply.status, 504);
+        assert!(reply.cache().contains("detail=origin-timeout"), "{}", reply.cache());
+    }
+    let began = Instant::now();
+    let reply = node.get("/5");
+    assert_eq!(reply.status, 504);
+    assert!(reply.cache().contains("detail=origin-timeout"), "{}", reply.cache());
+    assert!(reply.field("retry-after").is_some());
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    assert_eq!(store.requests().len(), 4);
+    hangs.store(false, Ordering::Relaxed);
+    gate.open();
+    until("an answer of the host", || node.get("/6").status == 200);
+    node.get("/7").assert_is(200, b"hello");
 }

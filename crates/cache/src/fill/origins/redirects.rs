@@ -1,13 +1,18 @@
 //! Follows allowed redirects of an origin.
 
+use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
+use std::sync::Mutex;
 
 use underpass_client::{
-    ClientError, HttpClient, OpenResponse, Request, UnusableUrl, Url, without_credentials,
+    ClientError, Connection, HttpClient, OpenResponse, Request, UnusableUrl, Url,
+    without_credentials,
 };
+use underpass_engine::wait::lock;
 
+use super::availability::{AskedObject, Availability, OriginFailure};
 use crate::error::{CacheError, ConnectionFault, ResponseFault};
 
 /// A host to which an origin may redirect this server.
@@ -59,58 +64,120 @@ impl RedirectHost {
     }
 }
 
-/// Follows redirects to hosts that the operator has allowed; any other redirect is returned. The
-/// other host receives neither credentials nor clients' fields.
-///
-/// # Errors
-///
-/// [`ResponseFault::Redirected`] for a redirect from https to http, or from a public into a
-/// private network; others if the host does not answer.
-pub(super) fn follow(
-    client: &HttpClient<'static>,
-    mut answer: OpenResponse<'static>,
-    request: &Request<'_>,
-    hosts: &[RedirectHost],
-) -> Result<(OpenResponse<'static>, bool), CacheError> {
-    let is_inside = |answer: &OpenResponse<'_>| {
-        answer.connection.stream().peer_addr().is_ok_and(|peer| !is_public(peer.ip()))
-    };
-    let may_go_inside = is_inside(&answer);
-    for number in 0..=MAX_REDIRECTS {
-        let next = answer
-            .response
-            .redirect(&answer.url)
-            .map_err(|error| CacheError::new(ResponseFault::Invalid, error))?;
-        let Some(next) = next.filter(|next| hosts.iter().any(|host| host.includes(next))) else {
-            return Ok((answer, number > 0));
-        };
-        if number == MAX_REDIRECTS {
-            break;
-        }
-        if next.scheme() != "https" && answer.url.scheme() == "https" {
-            return Err(ClientError::from(UnusableUrl::Downgrade { to: host_of(&next) }).into());
-        }
-        let next = without_credentials(&next);
-        let mut connection = client.connect(&next).map_err(CacheError::from)?;
-        // The name may resolve differently each time, so the address of the connection is checked.
-        let peer = connection
-            .stream()
-            .peer_addr()
-            .map_err(|error| CacheError::new(ConnectionFault::Unreachable, error))?;
-        if !may_go_inside && !is_public(peer.ip()) {
-            let host = host_of(&next);
-            let source = io::Error::other(format!("{host} is in a private network"));
-            return Err(CacheError::new(ResponseFault::Redirected, source));
-        }
-        let response = connection.exchange(client, request, &next, false);
-        let response = response.map_err(CacheError::from)?;
-        answer = OpenResponse { connection, response, url: next, is_trusted: false };
+/// The hosts to which origins may redirect this server.
+#[derive(Debug)]
+pub(super) struct Redirects {
+    client: HttpClient<'static>,
+    allowed: Vec<RedirectHost>,
+    /// The hosts that have failed since their last answer, at most [`MAX_FAILING`].
+    failing: Mutex<HashMap<String, Availability>>,
+}
+
+/// The reason why a redirect leads to no response.
+pub(super) enum RedirectFailure {
+    /// The host is skipped, because it has failed before.
+    Skipped(OriginFailure),
+    /// It is followed no further, or the host has failed now.
+    Failed(OriginFailure),
+}
+
+impl<E: Into<CacheError>> From<E> for RedirectFailure {
+    fn from(error: E) -> Self {
+        Self::Failed(OriginFailure { error: error.into(), retry_after: None })
     }
-    Err(ClientError::from(UnusableUrl::TooManyRedirects { max: MAX_REDIRECTS }).into())
+}
+
+impl Redirects {
+    pub(super) fn new(client: HttpClient<'static>, allowed: Vec<RedirectHost>) -> Self {
+        Self { client, allowed, failing: Mutex::default() }
+    }
+
+    /// Follows redirects to hosts that the operator has allowed; any other redirect is returned.
+    /// The other host receives neither credentials nor clients' fields. Returns whether any was
+    /// followed.
+    ///
+    /// # Errors
+    ///
+    /// [`ResponseFault::Redirected`] for a redirect from https to http, or from a public into a
+    /// private network; others if the host does not answer. A host that has failed is skipped, as
+    /// an origin is.
+    pub(super) fn follow(
+        &self,
+        mut answer: OpenResponse<'static>,
+        request: &Request<'_>,
+        asked: AskedObject<'_>,
+    ) -> Result<(OpenResponse<'static>, bool), RedirectFailure> {
+        let may_go_inside = peer_of(&answer.connection).is_ok_and(|peer| !is_public(peer));
+        for number in 0..=MAX_REDIRECTS {
+            let next = answer
+                .response
+                .redirect(&answer.url)
+                .map_err(|error| CacheError::new(ResponseFault::Invalid, error))?;
+            let is_allowed = |next: &Url| self.allowed.iter().any(|host| host.includes(next));
+            let Some(next) = next.filter(is_allowed) else { return Ok((answer, number > 0)) };
+            if number == MAX_REDIRECTS {
+                break;
+            }
+            if next.scheme() != "https" && answer.url.scheme() == "https" {
+                let downgrade = UnusableUrl::Downgrade { to: host_of(&next) };
+                return Err(ClientError::from(downgrade).into());
+            }
+            answer = self.request(&without_credentials(&next), request, may_go_inside, asked)?;
+        }
+        Err(ClientError::from(UnusableUrl::TooManyRedirects { max: MAX_REDIRECTS }).into())
+    }
+
+    /// Sends the request to another host, unless that has failed before.
+    fn request(
+        &self,
+        url: &Url,
+        request: &Request<'_>,
+        may_go_inside: bool,
+        asked: AskedObject<'_>,
+    ) -> Result<OpenResponse<'static>, RedirectFailure> {
+        let host = url.origin().ascii_serialization();
+        let known = lock(&self.failing).get_mut(&host).map(|it| it.check(asked.is_resumed));
+        if let Some(Err((wait, why))) = known {
+            let skipped = OriginFailure { error: why.into(), retry_after: Some(wait) };
+            return Err(RedirectFailure::Skipped(skipped));
+        }
+        let failed = |error| RedirectFailure::Failed(self.note_failure(&host, error, asked));
+        let mut connection = self.client.connect(url).map_err(failed)?;
+        // The name may resolve differently each time, so the address of the connection is checked.
+        let peer = peer_of(&connection)
+            .map_err(|error| CacheError::new(ConnectionFault::Unreachable, error))?;
+        if !may_go_inside && !is_public(peer) {
+            let source = io::Error::other(format!("{} is in a private network", host_of(url)));
+            return Err(CacheError::new(ResponseFault::Redirected, source).into());
+        }
+        let exchanged = connection.exchange(&self.client, request, url, false);
+        let response = exchanged.map_err(failed)?;
+        lock(&self.failing).remove(&host);
+        Ok(OpenResponse { connection, response, url: url.clone(), is_trusted: false })
+    }
+
+    /// Records an error of a host, and returns it with the time to wait before the next attempt.
+    fn note_failure(
+        &self,
+        host: &str,
+        error: ClientError,
+        asked: AskedObject<'_>,
+    ) -> OriginFailure {
+        let mut failing = lock(&self.failing);
+        if failing.len() >= MAX_FAILING && !failing.contains_key(host) {
+            failing.clear();
+        }
+        failing.entry(host.to_owned()).or_default().failure(error, asked)
+    }
+}
+
+/// Returns the address to which a connection leads.
+fn peer_of(connection: &Connection<'_>) -> io::Result<IpAddr> {
+    connection.stream().peer_addr().map(|peer| peer.ip())
 }
 
 /// Returns the host of a URL, whose path and query may be secret.
-pub(super) fn host_of(url: &Url) -> String {
+pub(crate) fn host_of(url: &Url) -> String {
     url.host_str().unwrap_or_default().to_owned()
 }
 
@@ -153,6 +220,9 @@ fn embedded(v6: Ipv6Addr) -> Option<Ipv4Addr> {
 
 /// The ports of http and https.
 const DEFAULT_PORTS: [u16; 2] = [80, 443];
+
+/// The maximum number of failing hosts that are remembered; with more, all are asked again.
+const MAX_FAILING: usize = 1024;
 
 /// The maximum number of redirects of one request.
 const MAX_REDIRECTS: u32 = 5;

@@ -1,5 +1,8 @@
 //! The origins: the order in which they are tried, and how long a failed one is skipped.
 
+mod availability;
+mod redirects;
+
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,23 +10,26 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use underpass_client::{
-    ClientError, Connection, ConnectionError, HttpClient, NetworkAction, OpenResponse, Request,
-    Url, without_credentials,
+    ClientError, Connection, ConnectionError, HttpClient, OpenResponse, Request, Url,
+    without_credentials,
 };
 use underpass_engine::wait::lock;
 use underpass_transport::incoming::BodyFraming;
 
+pub(super) use self::availability::OriginFailure;
+use self::availability::{AskedObject, Availability};
+pub use self::redirects::RedirectHost;
+pub(super) use self::redirects::host_of;
+use self::redirects::{RedirectFailure, Redirects};
 use super::folder::{FolderFailure, FolderListing, read_folder};
-use super::redirects::{RedirectHost, follow};
-use crate::error::{CacheError, CacheErrorKind, ConnectionFault, ResponseFault};
-use crate::key::{CacheKey, KeyDigest};
+use crate::error::{CacheErrorKind, ConnectionFault, ResponseFault};
+use crate::key::CacheKey;
 use crate::options::{CacheOptions, OriginOptions};
 
 /// The origins of a cache.
 #[derive(Debug)]
 pub(crate) struct Origins {
-    client: HttpClient<'static>,
-    redirects: Vec<RedirectHost>,
+    redirects: Redirects,
     origins: Vec<OriginServer>,
     /// The URLs of the origins without credentials, which identify their stored files.
     pub(crate) names: Vec<String>,
@@ -48,11 +54,7 @@ struct OriginServer {
 struct OriginState {
     /// Idle connections, each with the time since which it has been idle.
     idle: Vec<(Instant, Connection<'static>)>,
-    failures: u32,
-    /// The time until which it is skipped, and the reason.
-    until: Option<(Instant, CacheErrorKind)>,
-    /// The objects with which it was late since its last answer, at most [`MAX_LATE`].
-    late: Vec<KeyDigest>,
+    availability: Availability,
 }
 
 /// A response with its connection, and the origin that sent it.
@@ -79,19 +81,6 @@ impl OriginResponse {
 
 /// Reports an origin that failed to answer: its URL without credentials, and the reason.
 pub(super) type OnFailure<'n> = dyn Fn(&str, &str) + 'n;
-
-/// The error if no origin answered, and the time to wait before the next attempt.
-#[derive(Debug)]
-pub(super) struct OriginFailure {
-    pub(super) error: CacheError,
-    pub(super) retry_after: Option<Duration>,
-}
-
-impl<K: Into<CacheErrorKind>> From<K> for OriginFailure {
-    fn from(kind: K) -> Self {
-        Self { error: CacheError::from(kind), retry_after: None }
-    }
-}
 
 impl Origins {
     pub(crate) fn new(options: &CacheOptions) -> Self {
@@ -121,8 +110,8 @@ impl Origins {
         let origins: Vec<_> = options.origins.iter().map(origin).collect();
         let names = origins.iter().map(|origin| origin.shown.to_string()).collect();
         let id = format!("{NODE_PREFIX}{:016x}", RandomState::new().hash_one(&options.folder));
-        let redirects = options.redirects.clone();
-        Self { client, redirects, origins, names, id }
+        let redirects = Redirects::new(client.clone(), options.redirects.clone());
+        Self { redirects, origins, names, id }
     }
 
     /// Returns whether an origin is an object store, which interprets queries as other requests.
@@ -146,6 +135,8 @@ impl Origins {
         let request = Request { method: "GET", fields: &fields };
         let mut failure = OriginFailure::from(ConnectionFault::Unreachable);
         let mut server_error = None;
+        let is_only = self.origins.len() == 1;
+        let asked = AskedObject { digest: key.digest(), is_resumed, is_only };
         for (origin, server) in self.origins.iter().enumerate() {
             let idle = match server.acquire(is_resumed) {
                 Ok(idle) => idle,
@@ -169,12 +160,16 @@ impl Origins {
             match server.client.execute_without_redirects(idle, &request, &url) {
                 Ok(answer) => {
                     server.succeeded();
-                    let followed = follow(&self.client, answer, &elsewhere, &self.redirects);
+                    let followed = self.redirects.follow(answer, &elsewhere, asked);
                     let (answer, is_elsewhere) = match followed {
                         Ok(followed) => followed,
-                        Err(error) => {
-                            note(&server.shown, &error.detail());
-                            failure = OriginFailure { error, retry_after: None };
+                        Err(RedirectFailure::Skipped(skipped)) => {
+                            failure = skipped;
+                            continue;
+                        }
+                        Err(RedirectFailure::Failed(failed)) => {
+                            note(&server.shown, &failed.error.detail());
+                            failure = failed;
                             continue;
                         }
                     };
@@ -191,10 +186,7 @@ impl Origins {
                 }
                 Err(error) => {
                     note(&server.shown, &reason(&error));
-                    let has_failed = server.has_failed(&error, key, self.origins.len() == 1);
-                    let error = CacheError::from(error);
-                    let wait = if has_failed { server.failed(error.kind()) } else { FIRST_WAIT };
-                    failure = OriginFailure { error, retry_after: Some(wait) };
+                    failure = lock(&server.state).availability.failure(error, asked);
                 }
             }
         }
@@ -231,9 +223,10 @@ impl Origins {
                 }
                 Err(error) => {
                     note(&server.shown, &reason(&error));
-                    let has_failed = server.has_failed(&error, folder, self.origins.len() == 1);
+                    let is_only = self.origins.len() == 1;
+                    let asked = AskedObject { digest: folder.digest(), is_resumed: false, is_only };
+                    let wait = lock(&server.state).availability.note_failure(&error, asked);
                     let mut failed = FolderFailure::from(error);
-                    let wait = has_failed.then(|| server.failed(failed.error.kind()));
                     failed.retry_after = failed.retry_after.or(wait);
                     if !failed.error.kind().is_transient() {
                         return Err(failed);
@@ -267,47 +260,14 @@ impl OriginServer {
         is_resumed: bool,
     ) -> Result<Option<Connection<'static>>, (Duration, CacheErrorKind)> {
         let mut state = lock(&self.state);
-        if let Some((until, why)) = state.until.filter(|_| !is_resumed) {
-            let now = Instant::now();
-            if now < until {
-                return Err((until - now, why));
-            }
-            state.until = Some((now + wait(state.failures), why));
-        }
+        state.availability.check(is_resumed)?;
         // A NAT or balancer that forgets an idle connection may not close it.
         state.idle.retain(|(since, _)| since.elapsed() < MAX_IDLE_TIME);
         Ok(state.idle.pop().map(|(_, connection)| connection))
     }
 
     fn succeeded(&self) {
-        let mut state = lock(&self.state);
-        (state.failures, state.until) = (0, None);
-        state.late.clear();
-    }
-
-    /// Returns whether an error concerns the origin rather than this object. Being late with a
-    /// single object is no failure, unless another origin has it. If the only origin is late with
-    /// several ones and answers nothing meanwhile, requests would occupy all threads for long.
-    fn has_failed(&self, error: &ClientError, key: &CacheKey, is_only: bool) -> bool {
-        if !matches!(error, ClientError::TimedOut(_)) {
-            return is_unreachable(error);
-        }
-        let mut state = lock(&self.state);
-        if state.late.len() < MAX_LATE && !state.late.contains(key.digest()) {
-            state.late.push(*key.digest());
-        }
-        // Requests that were sent before it was skipped tell nothing new.
-        let is_skipped = state.until.is_some_and(|(until, _)| Instant::now() < until);
-        !is_only || (state.late.len() >= MAX_LATE && !is_skipped)
-    }
-
-    /// Records a failure; returns how long the origin is skipped.
-    fn failed(&self, why: CacheErrorKind) -> Duration {
-        let mut state = lock(&self.state);
-        let wait = wait(state.failures);
-        state.failures = (state.failures + 1).min(16);
-        state.until = Some((Instant::now() + wait, why));
-        wait
+        lock(&self.state).availability = Availability::default();
     }
 }
 
@@ -325,17 +285,6 @@ fn for_object_store<'f>((name, value): (&'f str, &'f str)) -> (&'f str, &'f str)
     }
 }
 
-/// Returns whether an error concerns the origin rather than one object: it cannot be reached.
-fn is_unreachable(error: &ClientError) -> bool {
-    match error {
-        ClientError::Connection(ConnectionError::Network { action, .. }) => {
-            *action != NetworkAction::Receiving
-        }
-        ClientError::Connection(ConnectionError::Tls { .. }) => true,
-        _ => false,
-    }
-}
-
 /// Returns the message about an error for the operator.
 fn reason(error: &ClientError) -> String {
     match error {
@@ -348,22 +297,8 @@ fn reason(error: &ClientError) -> String {
     }
 }
 
-/// Returns how long an origin is skipped after this number of earlier failures.
-fn wait(failures: u32) -> Duration {
-    (FIRST_WAIT * 2_u32.saturating_pow(failures)).min(MAX_WAIT)
-}
-
-/// How long an origin is skipped after its first failure.
-const FIRST_WAIT: Duration = Duration::from_secs(1);
-
-/// The number of objects with which the only origin is late before it is skipped.
-const MAX_LATE: usize = 4;
-
 /// The beginning of the identifiers of nodes.
 const NODE_PREFIX: &str = "underpass-";
-
-/// The maximum time for which an origin is skipped.
-const MAX_WAIT: Duration = Duration::from_secs(30);
 
 /// The maximum time for which a connection to an origin is idle, as in nginx. Load balancers and
 /// NAT forget idle connections after some minutes.
