@@ -11,7 +11,7 @@ use underpass_protocol::request::target::{Target, TargetError, TargetFault};
 use underpass_protocol::response::head::PLAIN_TEXT;
 
 use crate::auth::{Right, access};
-use crate::files::root::split;
+use crate::files::root::{is_reserved, split};
 use crate::routing::cache_key::key_of;
 use crate::routing::cached::wait_after;
 use crate::routing::context::RequestContext;
@@ -101,6 +101,11 @@ async fn fill(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>) -> R
     };
     if !may_change(ctx, &wanted.path) {
         return access::denied(ctx);
+    }
+    if is_reserved(&wanted.path)
+        || ctx.site().root.hides_of_origin(&wanted.path, wanted.is_folder)
+    {
+        return ctx.error(404, "this path is not served");
     }
     let range = (to < u64::MAX && from < to).then_some(from..to);
     let request = ObjectRequest { range, ..ObjectRequest::default() };

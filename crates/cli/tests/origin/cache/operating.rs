@@ -387,3 +387,14 @@ fn a_purged_object_that_was_too_large_is_stored_once_it_fits() {
     );
     until_stored(&node, 5);
 }
+
+#[test]
+fn paths_that_are_not_served_are_not_filled() {
+    let origin = hello();
+    let node = Node::new(&origin.url(), &["--hide", "secret", "--hide", "*.key"]);
+    for path in ["/.underpass/health", "/.underpass/a", "/a/secret", "/secret/a", "/b.key"] {
+        assert_eq!(post(&node, &format!("/.underpass/fill?path={path}"), &[]), 404, "{path}");
+    }
+    assert!(origin.requests().is_empty());
+    assert_eq!(post(&node, "/.underpass/fill?path=/a", &[]), 200);
+}
