@@ -35,7 +35,7 @@ impl Cache {
         let object = self.shared.object(key);
         let mut is_collapsed = false;
         for _ in 0..MAX_ATTEMPTS {
-            let (pending, is_own) = match self.look_up(&object, request) {
+            let (pending, is_own) = match self.look_up(&object, request, is_collapsed) {
                 LookupStep::Done(found) => return *found,
                 LookupStep::Wait { pending, is_own } => (pending, is_own),
                 LookupStep::Busy => break,
@@ -55,8 +55,14 @@ impl Cache {
         Lookup::Failed { error: CacheErrorKind::Busy.into(), retry_after: None, cache }
     }
 
-    /// Uses the current state of an object, and starts a fetch if that is insufficient.
-    fn look_up(&self, object: &Arc<CachedObject>, request: &ObjectRequest) -> LookupStep {
+    /// Uses the current state of an object, and starts a fetch if that is insufficient. A request
+    /// that has joined another fetch in vain `is_collapsed`: it gets a fetch of its own.
+    fn look_up(
+        &self,
+        object: &Arc<CachedObject>,
+        request: &ObjectRequest,
+        is_collapsed: bool,
+    ) -> LookupStep {
         let mut state = object.state();
         let expiry = &self.shared.expiry;
         let epoch = expiry.newest();
@@ -65,7 +71,7 @@ impl Cache {
         if state.pending.as_ref().is_some_and(is_expired) {
             state.disregard_pending();
         }
-        match self.plan(object, &state, request) {
+        match self.plan(object, &state, request, is_collapsed) {
             LookupPlan::Response(response) => {
                 let cache = CacheStatus { detail: Some("negative"), ..CacheStatus::default() };
                 LookupStep::Done(Box::new(Lookup::Response { response, cache }))
@@ -120,6 +126,7 @@ impl Cache {
         object: &CachedObject,
         state: &ObjectState,
         request: &ObjectRequest,
+        is_collapsed: bool,
     ) -> LookupPlan {
         if let Some(response) = state.response.clone().filter(|it| self.is_reusable(object, it)) {
             return LookupPlan::Response(response);
@@ -145,7 +152,7 @@ impl Cache {
             _ if why_relayed.is_some() && current.is_none() => {
                 LookupPlan::FetchAlone { why_relayed }
             }
-            Some(_) if is_private => LookupPlan::FetchAlone { why_relayed },
+            Some(_) if is_private || is_collapsed => LookupPlan::FetchAlone { why_relayed },
             Some(pending) => LookupPlan::Join(Arc::clone(pending)),
             None => LookupPlan::Fetch,
         }
@@ -300,5 +307,5 @@ fn begin(
     Arc::clone(pending.insert(Arc::new(PendingFetch::new(epoch, request.client))))
 }
 
-/// The maximum number of attempts of a request whose fetch cannot be shared.
-const MAX_ATTEMPTS: u32 = 3;
+/// The maximum number of attempts of a request: the second one has a fetch of its own.
+const MAX_ATTEMPTS: u32 = 2;

@@ -1,5 +1,7 @@
 //! Relays of objects for which there is no room: their number, in total and per client.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use crate::node::{Client, Node};
 use crate::rig::{noise, until};
 use crate::scripted_origin::{Gate, Object, Origin};
@@ -70,4 +72,26 @@ fn a_download_waits_for_a_relay_in_the_middle() {
     gate.open();
     clients.into_iter().for_each(|client| client.finish().assert_is(200, &other_bytes));
     reader.finish().assert_is(200, &bytes);
+}
+
+#[test]
+fn a_crowd_for_a_stale_file_gets_an_answer_that_is_neither_stored_nor_shared() {
+    const CLIENTS: usize = 30;
+    let object = Object::new(b"hello".to_vec(), "a").with("Cache-Control: max-age=0");
+    let (page, heads) = (noise(2 * MIB), Gate::default());
+    let (sent, held, first) = (page.clone(), heads.clone(), AtomicBool::new(true));
+    let origin = Origin::new(move |request, sending| {
+        if first.swap(false, Ordering::Relaxed) {
+            return object.send(request, sending);
+        }
+        held.wait();
+        // A page of a proxy has no version, and there is no room for it.
+        sending.answer("HTTP/1.1 200 OK", &sent);
+    });
+    let node = Node::new(&origin.url(), &["--cache-size", "1M"]);
+    node.get("/a").assert_is(200, b"hello");
+    let clients: Vec<_> = (0..CLIENTS).map(|_| node.client("GET", "/a", &[])).collect();
+    until("all to wait", || node.metric("collapsed_total") == CLIENTS as u64 - 1);
+    heads.open();
+    clients.into_iter().for_each(|client| client.finish().assert_is(200, &page));
 }
