@@ -5,9 +5,9 @@
 //! not take an earlier lock, and versions are dropped after it: closing their file can take long.
 
 use std::collections::HashMap;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::net::IpAddr;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
@@ -314,8 +314,33 @@ impl<T: Clone> PendingOutcome<T> {
         lock(&self.state).outcome.is_some()
     }
 
+    /// Returns the outcome once there is one; `None` if the fetch has waited for a thread for this
+    /// time meanwhile. `sleep` returns a future that ends after a time.
+    pub(crate) async fn outcome_within<S: Future<Output = ()>>(
+        &self,
+        limit: Duration,
+        sleep: impl Fn(Duration) -> S,
+    ) -> Option<T> {
+        let (mut outcome, mut timer) = (pin!(self.outcome()), pin!(sleep(limit)));
+        poll_fn(|context| {
+            if let Poll::Ready(outcome) = outcome.as_mut().poll(context) {
+                return Poll::Ready(Some(outcome));
+            }
+            while timer.as_mut().poll(context).is_ready() {
+                // The wait may have begun after the timer: a job can queue twice.
+                let rest = limit.saturating_sub(self.owner.waited());
+                if rest.is_zero() {
+                    return Poll::Ready(None);
+                }
+                timer.set(sleep(rest));
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
     /// Returns the outcome once there is one.
-    pub(crate) fn outcome(&self) -> impl Future<Output = T> + '_ {
+    fn outcome(&self) -> impl Future<Output = T> + '_ {
         let mut state = lock(&self.state);
         state.next_task += 1;
         OutcomeFuture { pending: self, task: state.next_task }
@@ -392,8 +417,6 @@ pub(crate) enum Replacement {
 
 #[cfg(test)]
 mod tests {
-    use std::pin::pin;
-
     use super::*;
 
     #[test]

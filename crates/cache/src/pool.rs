@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use underpass_engine::wait::{lock, unpoison};
 
@@ -33,17 +33,19 @@ struct PoolState {
 
 type PoolJob = Box<dyn FnOnce() + Send>;
 
-/// The client of a job, whose number of threads is limited, and whether others wait for the job.
+/// The client of a job, whose number of threads is limited, whether others wait for the job, and
+/// whether the job waits for a thread.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct JobOwner {
     client: Option<IpAddr>,
     is_shared: Arc<AtomicBool>,
+    queued: Arc<Mutex<Option<Instant>>>,
 }
 
 impl JobOwner {
     /// Begins with one client; `None` for no limit.
     pub(crate) fn new(client: Option<IpAddr>) -> Self {
-        Self { client, is_shared: Arc::default() }
+        Self { client, ..Self::default() }
     }
 
     /// Records that a client waits for the job. Returns whether it is the first one besides the
@@ -54,6 +56,15 @@ impl JobOwner {
         self.client.is_some()
             && self.client != client
             && !self.is_shared.swap(true, Ordering::Relaxed)
+    }
+
+    /// Returns how long the job has been waiting for a thread; zero if it runs.
+    pub(crate) fn waited(&self) -> Duration {
+        lock(&self.queued).map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    fn set_queued(&self, is_queued: bool) {
+        *lock(&self.queued) = is_queued.then(Instant::now);
     }
 
     /// Returns the client whose limit applies to the job.
@@ -82,6 +93,7 @@ impl Pool {
         if state.jobs.len() + state.running.len() >= self.0.max_threads + self.0.max_waiting {
             return false;
         }
+        owner.set_queued(true);
         state.jobs.push_back((owner.clone(), Box::new(job)));
         self.find_thread(&mut state);
         // If there are other threads, one of them will run it.
@@ -145,6 +157,7 @@ impl PoolInner {
                 let client = owner.limited_client();
                 state.running.push(client);
                 drop(state);
+                owner.set_queued(false);
                 // A panic has been reported already; the thread is needed for other jobs.
                 let _ = catch_unwind(AssertUnwindSafe(job));
                 state = lock(&self.state);
@@ -260,6 +273,20 @@ mod tests {
         let Held { has_begun, open, .. } = held;
         drop(open);
         assert_eq!(has_begun.recv(), Ok(4));
+    }
+
+    #[test]
+    fn an_owner_knows_how_long_its_job_waits() {
+        let held = Held::new();
+        let owners = [(); 9].map(|()| owner(1));
+        let owners: Vec<_> = owners.iter().zip(0..9).collect();
+        owners.iter().for_each(|(owner, number)| held.submit(owner, *number));
+        let running: Vec<_> = (0..4).map(|_| held.next()).collect();
+        std::thread::sleep(Duration::from_millis(2));
+        for (owner, number) in &owners {
+            let has_waited = owner.waited() >= Duration::from_millis(2);
+            assert_eq!(has_waited, !running.contains(number), "{number}");
+        }
     }
 
     #[test]

@@ -27,8 +27,13 @@ pub struct FolderLookup {
 impl Cache {
     /// Lists a folder of the object store, whose key ends in a slash. A listing is reused for a
     /// short time, and concurrent requests for one folder share one. `client` is that of
-    /// [`ObjectRequest`](crate::ObjectRequest).
-    pub async fn list(&self, folder: &CacheKey, client: Option<IpAddr>) -> FolderLookup {
+    /// [`ObjectRequest`](crate::ObjectRequest), and `sleep` that of [`find`](Self::find).
+    pub async fn list<S: Future<Output = ()>>(
+        &self,
+        folder: &CacheKey,
+        client: Option<IpAddr>,
+        sleep: impl Fn(Duration) -> S,
+    ) -> FolderLookup {
         let (shared, key) = (&self.shared, folder.as_str());
         let fresh = shared.options.rules.fresh.map_or(MAX_FRESH, |fresh| fresh.min(MAX_FRESH));
         let is_expired = |epoch| shared.expiry.covers(&folder.escaped(), epoch);
@@ -50,7 +55,8 @@ impl Cache {
         if !is_own {
             Counters::add(&shared.counters.collapsed, 1);
         }
-        let outcome = pending.outcome().await;
+        let outcome = pending.outcome_within(shared.options.timeout, sleep).await;
+        let outcome = outcome.unwrap_or_else(|| Err(CacheErrorKind::Busy.into()));
         let cache = CacheStatus {
             forward: Some(Forward::UriMiss),
             is_collapsed: !is_own,

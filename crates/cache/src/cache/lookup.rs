@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use underpass_protocol::caching::{CacheStatus, Forward, Use};
 
@@ -16,11 +16,17 @@ use crate::version::ObjectVersion;
 
 impl Cache {
     /// Finds an object in the cache or at the origin. Concurrent requests for one object share one
-    /// fetch.
-    pub async fn find(&self, key: &CacheKey, request: &ObjectRequest) -> Lookup {
+    /// fetch. `sleep` returns a future that ends after a time: a request does not wait for a thread
+    /// for longer than the time limit of the origin.
+    pub async fn find<S: Future<Output = ()>>(
+        &self,
+        key: &CacheKey,
+        request: &ObjectRequest,
+        sleep: impl Fn(Duration) -> S,
+    ) -> Lookup {
         // If the client disconnects, this is dropped, too.
         let mut counted = self.shared.popularity.count_for_now(key);
-        let found = self.find_uncounted(key, request).await;
+        let found = self.find_uncounted(key, request, sleep).await;
         // A failure does not tell whether the object exists and could be kept.
         counted.stays = match &found {
             Lookup::Entry(entry) => entry.is_stored() || entry.relay_slot.is_some(),
@@ -31,8 +37,13 @@ impl Cache {
     }
 
     /// Does the same for a request that does not make the object [popular](Self::popular).
-    pub async fn find_uncounted(&self, key: &CacheKey, request: &ObjectRequest) -> Lookup {
-        let object = self.shared.object(key);
+    pub async fn find_uncounted<S: Future<Output = ()>>(
+        &self,
+        key: &CacheKey,
+        request: &ObjectRequest,
+        sleep: impl Fn(Duration) -> S,
+    ) -> Lookup {
+        let (object, limit) = (self.shared.object(key), self.shared.options.timeout);
         let mut is_collapsed = false;
         for _ in 0..MAX_ATTEMPTS {
             let (pending, is_own) = match self.look_up(&object, request, is_collapsed) {
@@ -44,7 +55,7 @@ impl Cache {
                 is_collapsed = true;
                 Counters::add(&self.shared.counters.collapsed, 1);
             }
-            let outcome = pending.outcome().await;
+            let Some(outcome) = pending.outcome_within(limit, &sleep).await else { break };
             let is_stale = pending.is_validation.load(Ordering::Relaxed);
             let wait = FetchWait { is_own, is_collapsed, is_stale };
             if let Some(found) = self.resolve(&object, outcome, wait, request) {

@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
 
 use underpass_engine::wait::lock;
 
@@ -125,6 +126,17 @@ impl Reader {
     pub fn has_stalled(&self) -> bool {
         let limit = self.shared.options.timeout;
         lock(&self.relay).as_ref().is_some_and(|relay| relay.has_stalled(limit))
+    }
+
+    /// Returns whether the client, which has waited for the byte `at` for this time and has received
+    /// nothing yet, need not wait on: for as long as the origin may take to answer, no thread was
+    /// free to fetch the byte.
+    #[must_use]
+    pub fn is_held_up(&self, at: u64, waited: Duration) -> bool {
+        let limit = self.shared.options.timeout;
+        waited >= limit
+            && !self.has_begun.load(Ordering::Relaxed)
+            && self.version.queued_for(at).is_some_and(|queued| queued >= limit)
     }
 
     /// Waits until the byte `at` has arrived, and returns the end of the available bytes, at most

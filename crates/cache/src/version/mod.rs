@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FallocateFlags, fallocate};
 pub(crate) use state::ReadStep;
@@ -272,6 +272,12 @@ impl ObjectVersion {
         let state = lock(&self.state);
         let fill = state.fills.iter().find(|known| known.id == fill);
         fill.map(|fill| fill.owner.clone()).unwrap_or_default()
+    }
+
+    /// Returns how long the fills that bring a byte have all been waiting for a thread; `None` if
+    /// there are none.
+    pub(crate) fn queued_for(&self, at: u64) -> Option<Duration> {
+        lock(&self.state).queued_for(at)
     }
 
     /// Records that the bytes of a range have arrived, and wakes readers. Returns those that no

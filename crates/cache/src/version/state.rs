@@ -198,6 +198,14 @@ impl VersionState {
         }
     }
 
+    /// Returns how long the fills that bring a byte have all been waiting for a thread; `None` if
+    /// there are none.
+    pub(super) fn queued_for(&self, at: u64) -> Option<Duration> {
+        let has_one_fill = self.has_one_fill();
+        let coming = self.fills.iter().filter(|fill| fill.brings(at, has_one_fill));
+        coming.map(|fill| fill.owner.waited()).min()
+    }
+
     /// Returns whether it is being read or filled.
     pub(super) fn is_busy(&self) -> bool {
         !self.fills.is_empty() || !self.readers.is_empty()

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use underpass_cache::{
     Cache, CacheKey, FolderFailure, FolderListing, FolderLookup, Lookup, ObjectRequest,
 };
@@ -111,7 +111,7 @@ async fn read(ctx: &RequestContext<'_>, cache: &Cache, key: &CacheKey) -> Option
     // Only the beginning: the object may be large by now.
     let range = Some(0..Readme::MAX_LEN);
     let request = ObjectRequest { range, client: client(ctx), ..ObjectRequest::default() };
-    let Lookup::Entry(entry) = cache.find(key, &request).await else { return None };
+    let Lookup::Entry(entry) = cache.find(key, &request, sleep).await else { return None };
     let reader = entry.reader();
     let mut at = 0;
     // The length may be that of another version than the one in the listing.
@@ -153,7 +153,7 @@ pub(crate) async fn redirect(
 
 /// Looks for a folder; `None` if the client leaves.
 async fn look_up(ctx: &RequestContext<'_>, cache: &Cache, key: &CacheKey) -> Option<FolderLookup> {
-    ctx.peer.while_connected(cache.list(key, client(ctx))).await
+    ctx.peer.while_connected(cache.list(key, client(ctx), sleep)).await
 }
 
 /// The maximum time that a page waits for the README of its folder.

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::server::limits::helper_shares::HelperShares;
 use rustix::fs::sendfile;
@@ -23,6 +23,23 @@ use underpass_protocol::response::plan::PlannedBody;
 pub(crate) fn wait_after(error: &CacheError, named: Option<Duration>) -> Option<Duration> {
     let is_temporary = matches!(error.kind().status(), 503 | 504);
     named.or(is_temporary.then_some(Duration::from_secs(1)))
+}
+
+/// Waits until a reader has the byte at `at`; returns the end of what has arrived. Fails if the
+/// origin has stalled, or if nothing fetches the byte for too long.
+pub(crate) async fn wait_for(reader: &Reader, at: u64, end: u64) -> Result<u64, CacheError> {
+    let mut waiting = pin!(reader.wait_for(at, end));
+    let began = Instant::now();
+    loop {
+        match timeout(STALL_CHECK_INTERVAL, &mut waiting).await {
+            Ok(arrived) => return arrived,
+            Err(_) if reader.has_stalled() => return Err(ConnectionFault::TimedOut.into()),
+            Err(_) if reader.is_held_up(at, began.elapsed()) => {
+                return Err(CacheErrorKind::Busy.into());
+            }
+            Err(_) => {}
+        }
+    }
 }
 
 /// The log's fields about the cache.
@@ -112,14 +129,7 @@ impl CachedBody {
 
     /// Waits for the byte at `at`; returns the end of what has arrived.
     pub(crate) async fn wait_for(&self, at: u64, end: u64) -> Result<u64, CacheError> {
-        let mut waiting = pin!(self.reader.wait_for(at, end));
-        loop {
-            match timeout(STALL_CHECK_INTERVAL, &mut waiting).await {
-                Ok(arrived) => return arrived,
-                Err(_) if self.reader.has_stalled() => return Err(ConnectionFault::TimedOut.into()),
-                Err(_) => {}
-            }
-        }
+        wait_for(&self.reader, at, end).await
     }
 
     /// Returns whether it is relayed from the origin without being stored.
@@ -243,5 +253,5 @@ const FIRST_READ: u64 = 128 << 10;
 /// The maximum size of a body that is sent at once, if it is in memory.
 const MAX_WHOLE: u64 = 1 << 20;
 
-/// The interval at which a response that waits for a relay checks whether the origin still sends.
+/// The interval at which a response that waits for bytes checks whether they may still come.
 const STALL_CHECK_INTERVAL: Duration = Duration::from_millis(500);

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
+use tokio::time::sleep;
 use underpass_cache::{
     Cache, CacheEntry, CacheError, CacheErrorKind, CacheStats, Lookup, ObjectRequest,
 };
@@ -13,7 +14,7 @@ use underpass_protocol::response::head::PLAIN_TEXT;
 use crate::auth::{Right, access};
 use crate::files::root::{is_reserved, split};
 use crate::routing::cache_key::key_of;
-use crate::routing::cached::wait_after;
+use crate::routing::cached::{wait_after, wait_for};
 use crate::routing::context::RequestContext;
 use crate::routing::response::{CLIENT_LEFT, Response};
 
@@ -102,8 +103,7 @@ async fn fill(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>) -> R
     if !may_change(ctx, &wanted.path) {
         return access::denied(ctx);
     }
-    if is_reserved(&wanted.path)
-        || ctx.site().root.hides_of_origin(&wanted.path, wanted.is_folder)
+    if is_reserved(&wanted.path) || ctx.site().root.hides_of_origin(&wanted.path, wanted.is_folder)
     {
         return ctx.error(404, "this path is not served");
     }
@@ -114,7 +114,8 @@ async fn fill(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>) -> R
     let client = ctx.peer.client_net();
     let _ = ctx.worker.helpers.run(client, move || checked.check_folder()).await;
     // No client reads the file, however often parts of it are filled.
-    let Some(found) = ctx.peer.while_connected(cache.find_uncounted(&key, &request)).await else {
+    let Some(found) = ctx.peer.while_connected(cache.find_uncounted(&key, &request, sleep)).await
+    else {
         return ctx.error(CLIENT_LEFT, "");
     };
     let entry = match found {
@@ -200,7 +201,7 @@ async fn fetch(entry: &CacheEntry, from: u64, to: u64) -> Result<u64, CacheError
     // What is relayed is not stored.
     stored()?;
     while at < to {
-        let arrived = reader.wait_for(at, to).await?;
+        let arrived = wait_for(&reader, at, to).await?;
         stored()?;
         if arrived == at {
             break;

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::time::{Duration, Instant, SystemTime};
 
+use tokio::time::sleep;
 use underpass_cache::{
     BufferedResponse, Cache, CacheEntry, CacheError, CacheErrorKind, CacheKey, Lookup,
     ObjectRequest, Reader, ResponseContent,
@@ -24,7 +25,7 @@ use underpass_protocol::response::validator::parse_date;
 use crate::auth::access;
 use crate::files::root::last_name;
 use crate::routing::cache_key::{PURGE, key_of};
-use crate::routing::cached::{CacheFacts, CachedBody, wait_after};
+use crate::routing::cached::{CacheFacts, CachedBody, wait_after, wait_for};
 use crate::routing::context::RequestContext;
 use crate::routing::operate;
 use crate::routing::path_fields::has_field;
@@ -91,7 +92,7 @@ pub(crate) async fn respond(
     };
     let began = Instant::now();
     for attempt in 0..MAX_ATTEMPTS {
-        let found = ctx.peer.while_connected(cache.find(&key, &request)).await;
+        let found = ctx.peer.while_connected(cache.find(&key, &request, sleep)).await;
         let Some(found) = found else { return ctx.error(CLIENT_LEFT, "") };
         match found {
             Lookup::Response { response, cache } => {
@@ -186,7 +187,7 @@ async fn serve(
             // The length of a relayed object is only known when it has all been sent.
             return Err(why.into());
         }
-        at = reader.wait_for(at, u64::MAX).await?;
+        at = wait_for(&reader, at, u64::MAX).await?;
     }
     // The length may become known at any moment, but head and body must agree on whether it is.
     let len = entry.len();

@@ -1,6 +1,10 @@
 //! Clients that wait for the same, and those that have too much in progress.
 
-use crate::node::Node;
+use std::thread::sleep;
+use std::time::Duration;
+
+use crate::cache::operating::post;
+use crate::node::{Client, Node};
 use crate::rig::{noise, until};
 use crate::scripted_origin::{Gate, Object, Origin};
 
@@ -54,4 +58,47 @@ fn jobs_of_a_limited_client_do_not_hold_up_others() {
     assert_eq!(origin.requests().len(), 35, "none was sent twice");
     gate.open();
     stalled.into_iter().for_each(|client| client.finish().assert_is(200, &bytes));
+}
+
+#[test]
+fn no_client_waits_without_limit_for_slow_files_of_others() {
+    let object = Object::new(noise(12 * MIB), "a");
+    let bytes = object.bytes.clone();
+    let gate = Gate::default();
+    let held = gate.clone();
+    let origin = Origin::new(move |request, sending| {
+        let (head, body) = object.answer(request);
+        if !request.path.starts_with("/slow/") {
+            return object.send(request, sending);
+        }
+        sending.head(&head);
+        let mut at = 0;
+        while !held.is_open() && at < body.len() {
+            sending.body(&body[at..=at]);
+            at += 1;
+            sleep(Duration::from_millis(100));
+        }
+        sending.body(&body[at..]);
+    });
+    let node = Node::new(&origin.url(), &["--timeout", "2"]);
+    node.range("/part", "0-0").assert_is(206, &bytes[..1]);
+    let slow = |number| node.client("GET", &format!("/slow/{number}"), &[]);
+    let mut clients: Vec<_> = (0..64).map(slow).collect();
+    clients.iter_mut().for_each(Client::read_head);
+    // A file that is not here, one that is asked for twice, and a part of one.
+    let part = ["Range: bytes=8388608-8389007"];
+    let waiting = [("/a", &[][..]), ("/b", &[]), ("/b", &[]), ("/part", &part)];
+    let waiting = waiting.map(|(path, lines)| node.client("GET", path, lines));
+    for client in waiting {
+        let reply = client.finish();
+        assert_eq!(reply.status, 503);
+        assert!(reply.field("retry-after").is_some());
+        assert!(reply.cache().contains("detail=busy"), "{}", reply.cache());
+    }
+    assert_eq!(post(&node, "/.underpass/fill?path=/c", &[]), 503);
+    gate.open();
+    clients.into_iter().for_each(|client| client.finish().assert_is(200, &bytes));
+    for path in ["/a", "/b", "/c", "/part"] {
+        node.get(path).assert_is(200, &bytes);
+    }
 }

@@ -18,7 +18,7 @@ fn hello() -> Origin {
     Origin::of(&object)
 }
 
-fn post(node: &Node, target: &str, lines: &[&str]) -> u16 {
+pub fn post(node: &Node, target: &str, lines: &[&str]) -> u16 {
     let lines = [lines, &["Content-Length: 0"]].concat();
     node.ask("POST", target, &lines).status
 }
