@@ -1,7 +1,8 @@
 //! Whether the preconditions of a request hold for the current version of a file (RFC 9110 13).
 //!
 //! Two versions of a file must never be mixed, so in every doubtful case the current one is sent
-//! whole: a tag or a date that cannot be read matches nothing.
+//! whole: a tag or a date that cannot be read matches nothing. Nor may a file be lost: with an
+//! `If-None-Match` that cannot be read, none is replaced.
 
 use std::time::{Duration, SystemTime};
 
@@ -40,8 +41,8 @@ pub fn is_conditional(request: &Request) -> bool {
 #[must_use]
 pub fn evaluate(request: &Request, current: Option<Validators>) -> PreconditionResult {
     // Steps 1 and 2: If-Match, else If-Unmodified-Since.
-    let is_meant = match matches(request, "if-match", current, TagComparison::Strong) {
-        Some(matches) => matches,
+    let is_meant = match compare(request, "if-match", current, TagComparison::Strong) {
+        Some(result) => result == ListResult::Named,
         None => current.is_none_or(|current| is_unmodified_since(request, current)),
     };
     if !is_meant {
@@ -49,8 +50,10 @@ pub fn evaluate(request: &Request, current: Option<Validators>) -> PreconditionR
     }
     // Steps 3 and 4: If-None-Match, else If-Modified-Since.
     let is_read = matches!(request.method, Method::Get | Method::Head);
-    let is_known = match matches(request, "if-none-match", current, TagComparison::Weak) {
-        Some(matches) => matches,
+    let is_known = match compare(request, "if-none-match", current, TagComparison::Weak) {
+        // What a list means that cannot be read is unknown, so it lets nothing be replaced.
+        Some(ListResult::Unreadable) => !is_read,
+        Some(result) => result == ListResult::Named,
         None => is_read && current.is_some_and(|current| !is_modified_since(request, current)),
     };
     match (is_known, is_read) {
@@ -90,7 +93,8 @@ pub fn range_applies(request: &Request, current: Validators, now: SystemTime) ->
 #[must_use]
 pub fn may_be_packed(request: &Request, etag: &str) -> bool {
     let names = |name| {
-        let has_tag = |value| has_tag(value, etag.as_bytes(), TagComparison::Strong);
+        let has_tag =
+            |value| look_for(value, etag.as_bytes(), TagComparison::Strong) == ListResult::Named;
         request.fields(name).any(has_tag)
     };
     !request.has("range") || names("if-range") || names("if-match")
@@ -105,43 +109,62 @@ enum TagComparison {
     Weak,
 }
 
-/// Returns whether the field names the current version; `None` if there is no such field.
-fn matches(
+/// Whether a list of entity tags has that of the current version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ListResult {
+    /// It has.
+    Named,
+    /// It has only others, or there is no current version.
+    Other,
+    /// It is no list of tags, at least after those that are not this one.
+    Unreadable,
+}
+
+/// Compares the current version with a field; `None` if there is no such field.
+fn compare(
     request: &Request,
     name: &str,
     current: Option<Validators>,
     comparison: TagComparison,
-) -> Option<bool> {
-    let mut is_there = false;
-    for value in request.fields(name) {
-        is_there = true;
-        let Some(current) = current else { continue };
-        // 13.1.1, 13.1.2: `*` is any version, as long as there is one.
-        if value == b"*" || has_tag(value, current.etag.as_bytes(), comparison) {
-            return Some(true);
-        }
+) -> Option<ListResult> {
+    request.field(name)?;
+    let Some(current) = current else { return Some(ListResult::Other) };
+    // 13.1.1, 13.1.2: `*`, which stands alone, is any version, as long as there is one.
+    if request.single(name) == Some(b"*") {
+        return Some(ListResult::Named);
     }
-    is_there.then_some(false)
+    let lists = request.fields(name);
+    let results = lists.map(|list| look_for(list, current.etag.as_bytes(), comparison));
+    results.reduce(|all, one| match (all, one) {
+        (ListResult::Named, _) | (_, ListResult::Named) => ListResult::Named,
+        (ListResult::Other, ListResult::Other) => ListResult::Other,
+        _ => ListResult::Unreadable,
+    })
 }
 
-/// Returns whether the list has the tag. What follows a member that is not a tag is not read.
-fn has_tag(mut list: &[u8], etag: &[u8], comparison: TagComparison) -> bool {
+/// Looks for a tag in a list. What follows a member that is not a tag is not read.
+fn look_for(mut list: &[u8], etag: &[u8], comparison: TagComparison) -> ListResult {
     let (is_weak, etag) = split_weak(etag);
-    if is_weak && comparison == TagComparison::Strong {
-        return false;
-    }
+    let is_impossible = is_weak && comparison == TagComparison::Strong;
     while let Some((is_weak, tag, rest)) = next_tag(list) {
-        if tag == etag && !(is_weak && comparison == TagComparison::Strong) {
-            return true;
+        let is_comparable = !(is_weak && comparison == TagComparison::Strong);
+        if tag == etag && is_comparable && !is_impossible {
+            return ListResult::Named;
         }
         list = rest;
     }
-    false
+    let is_end = list.iter().all(|byte| is_separator(*byte));
+    if is_end { ListResult::Other } else { ListResult::Unreadable }
+}
+
+/// Returns whether a byte may be between the members of a list (5.6.1).
+fn is_separator(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b',')
 }
 
 /// Returns the next tag of a list, whether it is weak, and what follows (8.8.3, 5.6.1).
 fn next_tag(list: &[u8]) -> Option<(bool, &[u8], &[u8])> {
-    let start = list.iter().position(|byte| !matches!(byte, b' ' | b'\t' | b','))?;
+    let start = list.iter().position(|byte| !is_separator(*byte))?;
     let (is_weak, list) = split_weak(&list[start..]);
     let [b'"', inside @ ..] = list else { return None };
     let end = inside.iter().position(|&byte| byte == b'"')?;

@@ -41,6 +41,13 @@ fn preconditions_are_evaluated_in_the_order_of_the_standard() {
         (vec!["If-None-Match: \"a,b".to_owned()], Holds),
         (vec!["If-None-Match: \"x\" \"a,b\"".to_owned()], Holds),
         (vec!["If-None-Match: w/\"a,b\"".to_owned()], Holds),
+        // `*` stands alone (13.1.1, 13.1.2), also on another line (5.3).
+        (vec!["If-None-Match: \"x\", *".to_owned()], Holds),
+        (vec!["If-None-Match: *, \"x\"".to_owned()], Holds),
+        (vec!["If-None-Match: \"x\"".to_owned(), "If-None-Match: *".to_owned()], Holds),
+        (vec!["If-None-Match: *".to_owned(), "If-None-Match: *".to_owned()], Holds),
+        (vec!["If-Match: \"x\", *".to_owned()], Fails),
+        (vec!["If-Match: *".to_owned(), "If-Match: \"x\"".to_owned()], Fails),
         // Step 3 keeps step 4 from being asked.
         (vec!["If-None-Match: \"x\"".to_owned(), format!("If-Modified-Since: {SAME}")], Holds),
         (vec![format!("If-Modified-Since: {BEFORE}")], Holds),
@@ -94,6 +101,12 @@ fn writing_requests_fail_where_reading_ones_are_not_modified() {
     for (field, with_file, without) in [
         ("If-None-Match: *", PreconditionResult::Fails, PreconditionResult::Holds),
         ("If-None-Match: \"a,b\"", PreconditionResult::Fails, PreconditionResult::Holds),
+        // What cannot be read may mean this very version.
+        ("If-None-Match: \"x\", *", PreconditionResult::Fails, PreconditionResult::Holds),
+        ("If-None-Match: a,b", PreconditionResult::Fails, PreconditionResult::Holds),
+        ("If-None-Match: \"x\" \"y\"", PreconditionResult::Fails, PreconditionResult::Holds),
+        ("If-None-Match: \"x\", , \"y\"", PreconditionResult::Holds, PreconditionResult::Holds),
+        ("If-None-Match:", PreconditionResult::Holds, PreconditionResult::Holds),
         ("If-Match: *", PreconditionResult::Holds, PreconditionResult::Fails),
         ("If-Match: \"a,b\"", PreconditionResult::Holds, PreconditionResult::Fails),
         (
