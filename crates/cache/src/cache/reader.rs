@@ -130,13 +130,14 @@ impl Reader {
 
     /// Returns whether the client, which has waited for the byte `at` for this time and has received
     /// nothing yet, need not wait on: for as long as the origin may take to answer, no thread was
-    /// free to fetch the byte.
+    /// free to fetch the byte, or too many other parts of the object are being fetched.
     #[must_use]
     pub fn is_held_up(&self, at: u64, waited: Duration) -> bool {
         let limit = self.shared.options.timeout;
         waited >= limit
             && !self.has_begun.load(Ordering::Relaxed)
-            && self.version.queued_for(at).is_some_and(|queued| queued >= limit)
+            && lock(&self.relay).is_none()
+            && self.version.queued_for(at).is_none_or(|queued| queued >= limit)
     }
 
     /// Waits until the byte `at` has arrived, and returns the end of the available bytes, at most

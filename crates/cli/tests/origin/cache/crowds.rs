@@ -4,9 +4,9 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use crate::cache::operating::post;
-use crate::node::{Client, Node};
+use crate::node::{Client, Node, Reply};
 use crate::rig::{noise, until};
-use crate::scripted_origin::{Gate, Object, Origin};
+use crate::scripted_origin::{Gate, Object, Origin, Request};
 
 const MIB: usize = 1 << 20;
 
@@ -60,26 +60,38 @@ fn jobs_of_a_limited_client_do_not_hold_up_others() {
     stalled.into_iter().for_each(|client| client.finish().assert_is(200, &bytes));
 }
 
-#[test]
-fn no_client_waits_without_limit_for_slow_files_of_others() {
-    let object = Object::new(noise(12 * MIB), "a");
-    let bytes = object.bytes.clone();
+/// An origin that sends what `is_slow` applies to byte by byte until the gate is open.
+fn trickling(
+    object: &Object,
+    is_slow: impl Fn(&Request) -> bool + Send + Sync + 'static,
+) -> (Origin, Gate) {
     let gate = Gate::default();
-    let held = gate.clone();
+    let (object, held) = (object.clone(), gate.clone());
     let origin = Origin::new(move |request, sending| {
         let (head, body) = object.answer(request);
-        if !request.path.starts_with("/slow/") {
-            return object.send(request, sending);
-        }
         sending.head(&head);
         let mut at = 0;
-        while !held.is_open() && at < body.len() {
+        while is_slow(request) && !held.is_open() && at < body.len() {
             sending.body(&body[at..=at]);
             at += 1;
             sleep(Duration::from_millis(100));
         }
         sending.body(&body[at..]);
     });
+    (origin, gate)
+}
+
+fn assert_busy(reply: &Reply) {
+    assert_eq!(reply.status, 503);
+    assert!(reply.field("retry-after").is_some());
+    assert!(reply.cache().contains("detail=busy"), "{}", reply.cache());
+}
+
+#[test]
+fn no_client_waits_without_limit_for_slow_files_of_others() {
+    let object = Object::new(noise(12 * MIB), "a");
+    let bytes = &object.bytes;
+    let (origin, gate) = trickling(&object, |request| request.path.starts_with("/slow/"));
     let node = Node::new(&origin.url(), &["--timeout", "2"]);
     node.range("/part", "0-0").assert_is(206, &bytes[..1]);
     let slow = |number| node.client("GET", &format!("/slow/{number}"), &[]);
@@ -89,16 +101,36 @@ fn no_client_waits_without_limit_for_slow_files_of_others() {
     let part = ["Range: bytes=8388608-8389007"];
     let waiting = [("/a", &[][..]), ("/b", &[]), ("/b", &[]), ("/part", &part)];
     let waiting = waiting.map(|(path, lines)| node.client("GET", path, lines));
-    for client in waiting {
-        let reply = client.finish();
-        assert_eq!(reply.status, 503);
-        assert!(reply.field("retry-after").is_some());
-        assert!(reply.cache().contains("detail=busy"), "{}", reply.cache());
-    }
+    waiting.into_iter().for_each(|client| assert_busy(&client.finish()));
     assert_eq!(post(&node, "/.underpass/fill?path=/c", &[]), 503);
     gate.open();
-    clients.into_iter().for_each(|client| client.finish().assert_is(200, &bytes));
+    clients.into_iter().for_each(|client| client.finish().assert_is(200, bytes));
     for path in ["/a", "/b", "/c", "/part"] {
-        node.get(path).assert_is(200, &bytes);
+        node.get(path).assert_is(200, bytes);
     }
+}
+
+#[test]
+fn no_client_waits_without_limit_for_slow_parts_of_others() {
+    let object = Object::new(noise(36 * MIB), "a");
+    let bytes = &object.bytes;
+    let is_first = |request: &Request| request.field("range") == Some("bytes=0-1048575");
+    let (origin, gate) = trickling(&object, move |request| !is_first(request));
+    let node = Node::new(&origin.url(), &["--timeout", "2"]);
+    node.range("/a", "0-0").assert_is(206, &bytes[..1]);
+    // From the end, so that none reads ahead into the next one.
+    let starts = (3..35).rev().map(|mib| mib * MIB);
+    let part = |start: usize| {
+        let range = format!("Range: bytes={start}-{}", start + MIB - 1);
+        let mut client = node.client("GET", "/a", &[&range]);
+        client.read_head();
+        (start, client)
+    };
+    let clients: Vec<_> = starts.map(part).collect();
+    assert_busy(&node.range("/a", &format!("{MIB}-{}", MIB + 9)));
+    gate.open();
+    for (start, client) in clients {
+        client.finish().assert_is(206, &bytes[start..start + MIB]);
+    }
+    node.get("/a").assert_is(200, bytes);
 }
