@@ -147,9 +147,10 @@ impl Report {
     }
 
     /// Returns the resources that the thread used meanwhile, such as processor time, if the
-    /// transfer was [`run`].
+    /// transfer was [`run`] and not [unmetered].
     ///
     /// [`run`]: crate::Transfer::run
+    /// [unmetered]: crate::Options::unmetered
     #[must_use]
     pub fn usage(&self) -> Option<Usage> {
         self.usage.as_deref().copied()

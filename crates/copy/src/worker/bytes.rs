@@ -1,6 +1,7 @@
 //! Copies the bytes of a file: small files through a buffer, large ones by the engine, and holes
 //! not at all.
 
+use std::fs::File;
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 
@@ -8,7 +9,7 @@ use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate, fstat, ftruncate};
 use underpass_engine::buffered::{self, BLOCK, is_small};
 use underpass_engine::hint::Action;
 use underpass_engine::{
-    Error, Integrity, Kind, Mechanism, Policy, Report, Sink, Source, Transfer, Version,
+    Error, Integrity, Kind, Mechanism, Options, Policy, Report, Sink, Source, Transfer, Version,
     data_ranges, mount_epoch,
 };
 
@@ -21,7 +22,7 @@ use crate::worker::original::Original;
 use crate::worker::verify::is_on_disk;
 use crate::worker::verify::next_block;
 
-impl CopyWorker<'_> {
+impl<'a> CopyWorker<'a> {
     /// Copies all bytes.
     pub(crate) fn copy_bytes(
         &mut self,
@@ -107,7 +108,7 @@ impl CopyWorker<'_> {
         // It may have changed since it was opened.
         let version = Version::from_stat(&original.stat);
         let source = Source::of(&original.file).at(Action::Reading, from)?.at(at).version(version);
-        self.transfer(original, dest, source, at, None)
+        self.transfer_all(original, dest, source)
     }
 
     /// Copies the data between the holes, from offset `done` on.
@@ -121,29 +122,37 @@ impl CopyWorker<'_> {
         let to = || original.folder.target_path(original.entry.target());
         let source = Source::of(&original.file).at(Action::Reading, from)?;
         if source.kind() != Kind::Regular || original.len() == 0 {
-            return self.transfer(original, dest, source, 0, None);
+            return self.transfer_all(original, dest, source);
         }
         if done == 0 && self.is_cloned(original, dest)? {
             return Ok(());
         }
+        let sink = Sink::of(dest.file()).at(Action::Writing, to)?;
         let version = Version::from_stat(&original.stat);
         let (mut copied, mut written) = (0, done);
         let mut first = None;
+        let mut is_reserved = dest.is_new();
         for extent in data_ranges(original.file.as_fd(), done..original.len()) {
             let (at, len) = extent.at(Action::Reading, from)?;
-            // The space of a new file is reserved, so the file system preallocates nothing.
-            if !dest.is_new() && written > 0 {
+            // Where space is reserved, the file system preallocates nothing.
+            if !is_reserved && written > 0 {
                 leave_hole(dest, written, at - written);
             }
             written = at + len;
+            is_reserved = dest.is_new() && len > MAX_UNRESERVED;
             let source = source.clone().at(at).len(len).version(version);
             // The first transfer has checked that the file is at rest.
             let is_at_rest = copied > 0 && self.context.settings.integrity == Integrity::Detect;
             let source = if is_at_rest { source.stable() } else { source };
-            self.transfer(original, dest, source, at, first)?;
+            let options = self.transfer_options(first);
+            let options = if is_reserved { options.reserve() } else { options };
+            self.transfer(original, source, sink.clone().at(at), options)?;
             copied += len;
             // The mechanism of the first part is used for all others.
             first = first.or_else(|| self.last_mechanism(original));
+        }
+        if !is_reserved && written < original.len() {
+            leave_hole(dest, written, original.len() - written);
         }
         ftruncate(dest.file(), original.len()).at(Action::Writing, to)?;
         self.totals.hole_bytes += (original.len() - done).saturating_sub(copied);
@@ -162,7 +171,7 @@ impl CopyWorker<'_> {
         let source = Source::of(&original.file).at(Action::Reading, from)?;
         let sink = Sink::of(dest.file()).at(Action::Writing, to)?;
         let options = settings.plain_engine_options();
-        let options = options.policy(Policy::Require(Mechanism::Reflink));
+        let options = options.policy(Policy::Require(Mechanism::Reflink)).unmetered();
         match Transfer::new(source, sink).options(options).run() {
             Ok(report) => {
                 self.count(original, &report);
@@ -181,35 +190,52 @@ impl CopyWorker<'_> {
         }
     }
 
-    /// Runs one transfer of the engine, to offset `at`.
-    fn transfer(
-        &mut self,
-        original: &Original<'_>,
-        dest: &DestFile<'_>,
-        source: Source<&std::fs::File>,
-        at: u64,
-        first: Option<Mechanism>,
-    ) -> Result<()> {
+    /// Returns the options of a transfer, which prefers the mechanism `first`.
+    fn transfer_options(&self, first: Option<Mechanism>) -> Options<'a> {
         let context = self.context;
         let settings = &context.settings;
-        let to = || original.folder.target_path(original.entry.target());
         let mut reported = 0;
         let progress = &context.progress.bytes;
         let options = settings
             .engine_options()
             .cancel(context.cancel)
             .capabilities(&context.capabilities)
+            .unmetered()
             .observer(move |now| {
                 progress.fetch_add(now.bytes - reported, Ordering::Relaxed);
                 reported = now.bytes;
             });
         let is_free = settings.policy == Policy::Auto && settings.reflink != When::Always;
-        let options = match first.filter(|_| is_free) {
+        match first.filter(|_| is_free) {
             Some(mechanism) => options.policy(Policy::Prefer(mechanism)),
             None => options,
-        };
-        let options = if dest.is_new() { options.reserve() } else { options };
+        }
+    }
+
+    /// Runs a transfer of the engine to the end of its source.
+    fn transfer_all(
+        &mut self,
+        original: &Original<'_>,
+        dest: &DestFile<'_>,
+        source: Source<&File>,
+    ) -> Result<()> {
+        let to = || original.folder.target_path(original.entry.target());
+        let at = source.offset().unwrap_or(0);
         let sink = Sink::of(dest.file()).at(Action::Writing, to)?.at(at);
+        let options = self.transfer_options(None);
+        let options = if dest.is_new() { options.reserve() } else { options };
+        self.transfer(original, source, sink, options)
+    }
+
+    /// Runs one transfer of the engine.
+    fn transfer(
+        &mut self,
+        original: &Original<'_>,
+        source: Source<&File>,
+        sink: Sink<&File>,
+        options: Options<'_>,
+    ) -> Result<()> {
+        let at = source.offset().unwrap_or(0);
         match Transfer::new(source, sink).options(options).run() {
             Ok(report) => {
                 self.count(original, &report);
@@ -350,6 +376,10 @@ fn run(bytes: &[u8]) -> (usize, bool) {
     let same = blocks.take_while(|block| is_zero(block) == wanted);
     (first.len() + same.map(<[u8]>::len).sum::<usize>(), wanted)
 }
+
+/// The largest range of data between holes, in bytes, whose space is not reserved: that would
+/// take longer than to remove what the file system preallocates.
+const MAX_UNRESERVED: u64 = 16 << 10;
 
 /// The minimum size for which the kernel's readahead matters.
 const MIN_READ_AHEAD_LEN: u64 = 1 << 20;

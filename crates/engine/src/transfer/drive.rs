@@ -34,16 +34,16 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
     ///
     /// As [`advance`](Transfer::advance).
     pub fn run(mut self) -> Result<Report, Error> {
-        let before = Usage::of_this_thread();
+        let before = (!self.options.unmetered).then(Usage::of_this_thread);
         let outcome = self.drive();
-        let usage = Usage::of_this_thread() - before;
+        let usage = before.map(|before| Box::new(Usage::of_this_thread() - before));
         match outcome {
             Ok(()) => {
-                self.report.usage = Some(Box::new(usage));
+                self.report.usage = usage;
                 Ok(self.report)
             }
             Err(mut error) => {
-                error.report_mut().usage = Some(Box::new(usage));
+                error.report_mut().usage = usage;
                 Err(error)
             }
         }

@@ -39,6 +39,7 @@ pub struct Options<'a> {
     pub(crate) turn: TurnLimit,
     pub(crate) reserve: bool,
     pub(crate) unshared: bool,
+    pub(crate) unmetered: bool,
     pub(crate) timeout: Option<Duration>,
     pub(crate) stall: Option<&'a mut StallDetector>,
     pub(crate) cancel: Option<&'a AtomicBool>,
@@ -112,6 +113,14 @@ impl<'a> Options<'a> {
     #[must_use]
     pub fn unshared(mut self) -> Self {
         self.unshared = true;
+        self
+    }
+
+    /// Leaves out [`Report::usage`](crate::Report::usage): for callers that count it over many
+    /// transfers, each of which would take four system calls for it.
+    #[must_use]
+    pub fn unmetered(mut self) -> Self {
+        self.unmetered = true;
         self
     }
 

@@ -9,6 +9,7 @@ mod choices;
 mod fallbacks;
 mod file_systems;
 mod hidden_names;
+mod holes;
 mod kills;
 mod mirror;
 mod modes;
