@@ -1,5 +1,7 @@
 //! One connection to a server.
 
+mod answer;
+
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -24,6 +26,8 @@ use super::response::Response;
 use super::route::Route;
 use super::xml::{StoreRefusal, plain};
 use crate::error::{ClientError, ConnectionError, NetworkAction, TimeoutError, UnusableUrl};
+
+pub(crate) use answer::MAX_INTERIM;
 
 /// A request with its URL and body, ready to be sent.
 #[derive(Clone, Copy)]
@@ -165,31 +169,6 @@ impl<'a> Connection<'a> {
             self.incoming.set_min_rate(client.min_rate);
         }
         Ok(response)
-    }
-
-    /// Reads the final response to a request of this method; `on_interim` receives those before it.
-    ///
-    /// # Errors
-    ///
-    /// [`ClientError`]; also if there are too many interim responses, or the server switches
-    /// protocols.
-    pub(crate) fn answer(
-        &mut self,
-        method: &str,
-        on_interim: &mut (dyn FnMut(&Response) + Send),
-    ) -> Result<Response, ClientError> {
-        for _ in 0..MAX_INTERIM {
-            let response = self.response(method)?;
-            match response.status {
-                101 => {
-                    let problem = "it changes to a protocol that was not requested";
-                    return Err(self.route.invalid(problem));
-                }
-                100..200 => on_interim(&response),
-                _ => return Ok(response),
-            }
-        }
-        Err(self.route.invalid("too many interim answers"))
     }
 
     /// Returns whether nothing has arrived since the last response. Any input is the end of the
@@ -484,9 +463,6 @@ fn signature(
 
 /// The maximum size of a head in bytes.
 const MAX_HEAD: usize = 64 << 10;
-
-/// The maximum number of interim responses before the final one, and in a row within a body.
-pub(crate) const MAX_INTERIM: u32 = 100;
 
 /// The time limit for a body that is not essential.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(1);

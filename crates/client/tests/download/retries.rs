@@ -62,6 +62,24 @@ fn without_ranges_a_download_restarts_a_limited_number_of_times() {
 }
 
 #[test]
+fn interim_responses_are_no_progress() {
+    let server = Server::start(|_, stream| {
+        for _ in 0..90 {
+            say(stream, "HTTP/1.1 102 Processing\n\n")?;
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        hang_up()
+    });
+    let mut client = Client::new();
+    client.options.retries = 0;
+    client.timeout = Duration::from_secs(1);
+    let started = Instant::now();
+    let failed = client.fails(&server.url("/"), "too little progress");
+    assert!(failed.error.is_temporary());
+    assert!(started.elapsed() < Duration::from_secs(6), "{:?}", started.elapsed());
+}
+
+#[test]
 fn retry_after_is_respected_up_to_a_limit() {
     let bytes = noise(1000);
     let body = Arc::clone(&bytes);
