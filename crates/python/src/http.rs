@@ -54,7 +54,13 @@ impl HttpOptions {
         if self.user.as_ref().is_some_and(|(name, _)| name.contains(':')) {
             return Err(invalid("user", "a name cannot contain a colon"));
         }
-        let credentials = match (&self.user, self.bearer.or_else(|| variable("UNDERPASS_BEARER"))) {
+        let bearer = match self.bearer {
+            None if self.user.is_none() => {
+                variable("UNDERPASS_BEARER").map_err(|error| wrong(&error))?
+            }
+            bearer => bearer,
+        };
+        let credentials = match (&self.user, bearer) {
             (Some((user, password)), _) => {
                 Credentials::Basic { user: user.clone(), password: password.clone() }
             }

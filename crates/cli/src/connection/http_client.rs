@@ -112,7 +112,7 @@ impl HttpClientArgs {
         if let Some(token) = &self.bearer {
             return Ok(Credentials::Bearer(token.clone()));
         }
-        if let Some(token) = variable("UNDERPASS_BEARER") {
+        if let Some(token) = variable("UNDERPASS_BEARER")? {
             let wrong = |reason| Failure::value("UNDERPASS_BEARER", reason);
             return Ok(Credentials::Bearer(input::token(&token).map_err(wrong)?));
         }

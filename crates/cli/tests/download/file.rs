@@ -424,6 +424,14 @@ fn credentials_come_from_options_netrc_and_the_environment() {
         Running::start(command).finish().succeeded();
         assert_eq!(server.requests()[0].field("authorization"), Some("Basic bmV0OnJj"), "{name}");
     }
+    // As if it were not set, the request would go without a password, or past the proxy.
+    for name in ["UNDERPASS_BEARER", "http_proxy"] {
+        let server = recorder();
+        let mut command = get_in(here.path(), &[&format!("{}/x", server.address), "-f"]);
+        command.env(name, OsStr::from_bytes(b"http://jos\xe9"));
+        Running::start(command).finish().failed(2, &[name, "not UTF-8"]);
+        assert_eq!(server.requests().len(), 0, "{name}");
+    }
     let missing = ["127.0.0.1:1/x", "--netrc-file", "none"];
     get(here.path(), &missing).failed(1, &["none", "No such file"]);
 }

@@ -50,6 +50,12 @@ pub enum EnvironmentError {
     /// The profile of an object store cannot be used.
     #[error(transparent)]
     Keys(KeysError),
+    /// The value of a variable is not UTF-8.
+    #[error("the value of {name} is not UTF-8")]
+    NotUtf8 {
+        /// The variable.
+        name: &'static str,
+    },
     /// A setting of an object store is not a URL.
     #[error("{name} is '{value}', which is not a URL")]
     Url {
@@ -63,7 +69,11 @@ pub enum EnvironmentError {
 impl Hinted for EnvironmentError {
     fn hint(&self) -> Option<Hint> {
         match self {
-            Self::Keys(_) | Self::IncompleteKeys | Self::Proxy { .. } | Self::Url { .. } => None,
+            Self::Keys(_)
+            | Self::IncompleteKeys
+            | Self::NotUtf8 { .. }
+            | Self::Proxy { .. }
+            | Self::Url { .. } => None,
             Self::Netrc { source, .. } => Action::from("reading").hint(source),
         }
     }
@@ -135,7 +145,7 @@ pub fn proxies(url: &Url) -> Result<Proxies, EnvironmentError> {
     // Not HTTP_PROXY: a CGI program gets the client's `Proxy` field in it.
     let http = proxy_of(&["http_proxy", "all_proxy", "ALL_PROXY"])?;
     let https = proxy_of(&["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"])?;
-    let except = ["no_proxy", "NO_PROXY"].into_iter().find_map(variable).unwrap_or_default();
+    let except = first_of(&["no_proxy", "NO_PROXY"])?.map(|(_, names)| names).unwrap_or_default();
     let except = except.split([',', ' ']).filter(|name| !name.is_empty());
     let name = if url.scheme() == "https" { https.as_ref() } else { http.as_ref() };
     let name = name.map(|(name, _)| *name);
@@ -147,7 +157,7 @@ pub fn proxies(url: &Url) -> Result<Proxies, EnvironmentError> {
     // A proxy for other servers may be one that only other programs support.
     match (name, proxies.of(url)) {
         (Some(name), Some(proxy)) if proxy.scheme() != "http" => {
-            let value = input::redacted(&variable(name).unwrap_or_default());
+            let value = input::redacted(&variable(name)?.unwrap_or_default());
             Err(EnvironmentError::Proxy { name, value, reason: UrlError::Proxy })
         }
         _ => Ok(proxies),
@@ -155,9 +165,25 @@ pub fn proxies(url: &Url) -> Result<Proxies, EnvironmentError> {
 }
 
 /// Returns the value of a variable, unless it is empty.
-#[must_use]
-pub fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
+///
+/// # Errors
+///
+/// [`EnvironmentError::NotUtf8`]: as if it were not set, a request would go without a password or
+/// past a proxy.
+pub fn variable(name: &'static str) -> Result<Option<String>, EnvironmentError> {
+    let value = std::env::var_os(name).filter(|value| !value.is_empty());
+    let text = value.map(|value| value.into_string());
+    text.transpose().map_err(|_| EnvironmentError::NotUtf8 { name })
+}
+
+/// Returns the first of these variables that has a value, and that.
+fn first_of(names: &[&'static str]) -> Result<Option<(&'static str, String)>, EnvironmentError> {
+    for name in names {
+        if let Some(value) = variable(name)? {
+            return Ok(Some((name, value)));
+        }
+    }
+    Ok(None)
 }
 
 /// Returns the path in a variable, which need not be UTF-8, unless it is empty.
@@ -167,9 +193,7 @@ fn path_variable(name: &str) -> Option<PathBuf> {
 
 /// Returns the first of these variables that names a proxy, and its URL.
 fn proxy_of(names: &[&'static str]) -> Result<Option<(&'static str, Url)>, EnvironmentError> {
-    let Some((name, value)) = names.iter().find_map(|name| Some((*name, variable(name)?))) else {
-        return Ok(None);
-    };
+    let Some((name, value)) = first_of(names)? else { return Ok(None) };
     match input::parsed(&value) {
         Ok(url) => Ok(Some((name, url))),
         Err(reason) => {

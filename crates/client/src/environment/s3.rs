@@ -7,7 +7,7 @@ use std::path::Path;
 
 use url::Url;
 
-use super::{EnvironmentError, path_variable, variable};
+use super::{EnvironmentError, first_of, path_variable, variable};
 use crate::input;
 use crate::s3::{KeySource, Keys, ProfileFiles, StoreOptions, suffix};
 
@@ -22,7 +22,7 @@ pub fn store(is_signed: bool) -> Result<StoreOptions, EnvironmentError> {
     let home = path_variable("HOME").map(|home| home.join(".aws"));
     let of_home = |file: &str| home.as_ref().map(|home| home.join(file)).filter(|it| may_have(it));
     let path = |name: &str, file: &str| path_variable(name).or_else(|| of_home(file));
-    let named = variable("AWS_PROFILE");
+    let named = variable("AWS_PROFILE")?;
     let files = ProfileFiles {
         credentials: path("AWS_SHARED_CREDENTIALS_FILE", "credentials"),
         config: path("AWS_CONFIG_FILE", "config"),
@@ -31,9 +31,9 @@ pub fn store(is_signed: bool) -> Result<StoreOptions, EnvironmentError> {
     };
     let settings = files.read().map_err(EnvironmentError::Keys)?;
     let setting = |name: &str| settings.get(name).filter(|value| !value.is_empty()).cloned();
-    let region = variable("AWS_REGION").or_else(|| variable("AWS_DEFAULT_REGION"));
+    let region = first_of(&["AWS_REGION", "AWS_DEFAULT_REGION"])?.map(|(_, region)| region);
     let region = region.or_else(|| setting("region"));
-    let endpoint = ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"].into_iter().find_map(variable);
+    let endpoint = first_of(&["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"])?.map(|(_, url)| url);
     let endpoint = endpoint.or_else(|| setting("s3.endpoint_url"));
     let endpoint = endpoint.or_else(|| setting("endpoint_url"));
     let endpoint = endpoint.map(|text| url(&text, "the URL of the store")).transpose()?;
@@ -52,9 +52,9 @@ fn may_have(file: &Path) -> bool {
 /// Returns the sources of keys in the order in which they are tried.
 fn sources(files: ProfileFiles, region: Option<&str>) -> Result<Vec<KeySource>, EnvironmentError> {
     let mut sources = Vec::new();
-    match (variable("AWS_ACCESS_KEY_ID"), variable("AWS_SECRET_ACCESS_KEY")) {
+    match (variable("AWS_ACCESS_KEY_ID")?, variable("AWS_SECRET_ACCESS_KEY")?) {
         (Some(id), Some(secret)) => {
-            let token = variable("AWS_SESSION_TOKEN");
+            let token = variable("AWS_SESSION_TOKEN")?;
             sources.push(KeySource::Keys(Keys { id, secret, token, expires: None }));
         }
         (None, None) => {}
@@ -62,31 +62,34 @@ fn sources(files: ProfileFiles, region: Option<&str>) -> Result<Vec<KeySource>, 
     }
     sources.push(KeySource::Profile(files));
     if let (Some(file), Some(role)) =
-        (path_variable("AWS_WEB_IDENTITY_TOKEN_FILE"), variable("AWS_ROLE_ARN"))
+        (path_variable("AWS_WEB_IDENTITY_TOKEN_FILE"), variable("AWS_ROLE_ARN")?)
     {
         let host = region.map_or("sts.amazonaws.com".to_owned(), |region| {
             format!("sts.{region}.amazonaws.com{}", suffix(region))
         });
-        let service = variable("AWS_ENDPOINT_URL_STS").unwrap_or(format!("https://{host}/"));
+        let service = variable("AWS_ENDPOINT_URL_STS")?.unwrap_or(format!("https://{host}/"));
         sources.push(KeySource::WebIdentity {
             token_file: file,
             role,
-            session: variable("AWS_ROLE_SESSION_NAME").unwrap_or("underpass".to_owned()),
+            session: variable("AWS_ROLE_SESSION_NAME")?.unwrap_or("underpass".to_owned()),
             service: url(&service, "the URL of the service for roles")?,
         });
     }
-    let relative = variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
-    let full = relative.map(|path| format!("http://169.254.170.2{path}"));
-    if let Some(full) = full.or_else(|| variable("AWS_CONTAINER_CREDENTIALS_FULL_URI")) {
+    let relative = variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI")?;
+    let full = match relative.map(|path| format!("http://169.254.170.2{path}")) {
+        None => variable("AWS_CONTAINER_CREDENTIALS_FULL_URI")?,
+        full => full,
+    };
+    if let Some(full) = full {
         sources.push(KeySource::Container {
             url: url(&full, "the URL of the container's keys")?,
-            token: variable("AWS_CONTAINER_AUTHORIZATION_TOKEN"),
+            token: variable("AWS_CONTAINER_AUTHORIZATION_TOKEN")?,
             token_file: path_variable("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"),
         });
     }
-    let is_off = variable("AWS_EC2_METADATA_DISABLED");
+    let is_off = variable("AWS_EC2_METADATA_DISABLED")?;
     if !is_off.is_some_and(|it| it.eq_ignore_ascii_case("true")) {
-        let named = variable("AWS_EC2_METADATA_SERVICE_ENDPOINT");
+        let named = variable("AWS_EC2_METADATA_SERVICE_ENDPOINT")?;
         let text = named.unwrap_or("http://169.254.169.254/".to_owned());
         sources.push(KeySource::Metadata { url: url(&text, "the URL of the metadata service")? });
     }
