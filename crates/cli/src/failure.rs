@@ -226,7 +226,6 @@ impl From<EndError> for Failure {
     fn from(error: EndError) -> Self {
         match error {
             EndError::Path(error) => error.into(),
-            error @ EndError::Socket(_) => Self::Usage(error.into()),
             error => Self::line(error),
         }
     }

@@ -246,6 +246,7 @@ fn a_socket_is_replaced_with_force_only() {
         let refused = cp_in(here.path(), &words).failed(1, &[]).stderr;
         assert!(refused.contains("socket k: ") && refused.contains("--force"), "{refused}");
     }
+    cp_in(here.path(), &["-", "k"]).failed(1, &["opening k: No such device or address"]);
     // The socket is newer.
     cp_in(here.path(), &["-u", "f", "k"]).succeeded();
     assert!(fs::read(here.path().join("k")).is_err());

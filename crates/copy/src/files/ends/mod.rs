@@ -31,16 +31,13 @@ pub enum EndError {
     /// A system call failed.
     #[error(transparent)]
     Path(#[from] PathError),
-    /// The path is that of a Unix socket, which open(2) cannot open.
-    #[error("{}: write unix: before the path of a socket", .0.display())]
-    Socket(PathBuf),
 }
 
 impl Hinted for EndError {
     fn hint(&self) -> Option<Hint> {
         match self {
             Self::Path(error) => error.hint(),
-            Self::Locked(_) | Self::Socket(_) => None,
+            Self::Locked(_) => None,
         }
     }
 }

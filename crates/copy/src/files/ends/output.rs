@@ -90,8 +90,9 @@ impl OutputTarget {
                 may_replace(&path, overwrite)?;
                 Existing::Replace
             }
+            // What open(2) would say; a user who cannot write to it would hear of that instead.
             Ok(found) if found.file_type().is_socket() => {
-                return Err(EndError::Socket(path));
+                Err(Errno::NXIO).with_path("opening", &path)?
             }
             Ok(_) => {
                 let file = open(&path, OpenOptions::new().write(true), opener);
