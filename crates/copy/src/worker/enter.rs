@@ -18,6 +18,7 @@ use crate::attributes::inherited::InheritedAttrs;
 use crate::error::{At, Overlap, Result};
 use crate::files::file_system::{self, FUSE};
 use crate::files::folder::{open_folder, open_unlisted};
+use crate::options::ExistingFiles;
 use crate::tree::dir_pair::{DirOrigin, DirPair};
 use crate::tree::entry::SourceEntry;
 use crate::tree::hidden_names::{self, NameUse, identity};
@@ -366,7 +367,11 @@ impl CopyWorker<'_> {
         }
         let path = || parent.target_path(entry.target());
         let target = fstat(&made.folder).at("looking at", path)?;
-        if made.origin == DirOrigin::Existing && FileId::of(&target) == FileId::of(stat) {
+        // With -n nothing is written, so nothing is lost.
+        let is_kept = self.context.settings.existing == ExistingFiles::Keep;
+        let is_itself =
+            made.origin == DirOrigin::Existing && FileId::of(&target) == FileId::of(stat);
+        if is_itself && !is_kept {
             let from = parent.source_path(&entry.name);
             return Err(Overlap::SameFolder { from, to: path() }.into());
         }

@@ -163,6 +163,9 @@ fn links_that_are_no_danger_are_copied() {
         ("mkdir a b; ln -s nowhere a/g; ln a/g b/g; echo data > a/x", "-aT a b"),
         ("ln -s g g; echo other > o", "-P g o"),
         ("mkdir d; echo data > f; ln -s ../f d/f; ln -s d/f l", "-P l n"),
+        // With -n a folder is not written to.
+        ("mkdir -p s/t; echo data > s/f; ln -s f s/t/l", "-rn s ."),
+        ("mkdir -p s/t; echo data > s/f; ln -s f s/t/l", "-an s/t s"),
     ];
     for (script, words) in cases {
         let Both { theirs, ours, .. } = both(script, words);
