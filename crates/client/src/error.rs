@@ -193,7 +193,7 @@ pub enum UnusableUrl {
         scheme: String,
     },
     /// The server redirects too often.
-    #[error("more than {max} redirects")]
+    #[error("more than {max} redirect{}", if *max == 1 { "" } else { "s" })]
     TooManyRedirects {
         /// The maximum number of redirects.
         max: u32,

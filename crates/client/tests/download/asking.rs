@@ -30,6 +30,9 @@ fn redirects_are_followed_up_to_a_bound() {
     let mut client = Client::new();
     client.max_redirects = 0;
     client.fails(&first.url("/"), "more than 0 redirects");
+    client.max_redirects = 1;
+    let failed = client.fails(&first.url("/self"), "more than 1 redirect");
+    assert!(!failed.to_string().contains("redirects"), "{failed}");
 }
 
 #[test]

@@ -122,10 +122,10 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let moved = Grouped(self.bytes());
+        let (moved, unit) = (Grouped(self.bytes()), unit_of(self.bytes()));
         match self {
-            Self::Answered { .. } => write!(f, "the peer closed its end after {moved} bytes"),
-            Self::Cancelled { .. } => write!(f, "interrupted after {moved} bytes"),
+            Self::Answered { .. } => write!(f, "the peer closed its end after {moved} {unit}"),
+            Self::Cancelled { .. } => write!(f, "interrupted after {moved} {unit}"),
             Self::Declined { mechanism, reason, .. } => {
                 write!(f, "{mechanism} is not available between these two ends ({})", reason.name())
             }
@@ -134,28 +134,34 @@ impl fmt::Display for Error {
                 write!(f, "integrity level {level} is refused ({}: {meaning})", reason.name())
             }
             Self::Io { mechanism: Some(mechanism), source, .. } => {
-                write!(f, "{mechanism} failed after {moved} bytes: {}", Plain(source))
+                write!(f, "{mechanism} failed after {moved} {unit}: {}", Plain(source))
             }
             Self::Io { mechanism: None, source, .. } => {
-                write!(f, "failed after {moved} bytes: {}", Plain(source))
+                write!(f, "failed after {moved} {unit}: {}", Plain(source))
             }
             Self::SourceChanged { level: Integrity::Lease, .. } => {
                 write!(
                     f,
-                    "a program opened the source for writing after {moved} bytes, before the end"
+                    "a program opened the source for writing after {moved} {unit}, before the end"
                 )
             }
             Self::SourceChanged { .. } => {
-                write!(f, "the source changed during the transfer, after {moved} bytes")
+                write!(f, "the source changed during the transfer, after {moved} {unit}")
             }
             Self::SourceEnded { expected, .. } => {
-                write!(f, "the source ended after {moved} of {} bytes", Grouped(*expected))
+                let (expected, unit) = (Grouped(*expected), unit_of(*expected));
+                write!(f, "the source ended after {moved} of {expected} {unit}")
             }
             Self::Stalled { timeout, .. } => {
-                write!(f, "too little progress in {timeout:?}, after {moved} bytes")
+                write!(f, "too little progress in {timeout:?}, after {moved} {unit}")
             }
         }
     }
+}
+
+/// Returns the unit after a number of bytes.
+const fn unit_of(bytes: u64) -> &'static str {
+    if bytes == 1 { "byte" } else { "bytes" }
 }
 
 impl std::error::Error for Error {
@@ -213,6 +219,12 @@ mod tests {
             report: Box::new(report),
         };
         assert_eq!(error.to_string(), "sendfile failed after 1,048,576 bytes: Broken pipe");
+        let mut report = Box::<Report>::default();
+        report.mechanisms[Mechanism::Sendfile as usize].bytes = 1;
+        let error = Error::SourceEnded { expected: 2, report };
+        assert_eq!(error.to_string(), "the source ended after 1 of 2 bytes");
+        let error = Error::Cancelled { report: error.report().clone().into() };
+        assert_eq!(error.to_string(), "interrupted after 1 byte");
     }
 
     #[test]

@@ -102,7 +102,8 @@ impl UsageError for ConfigUsage {}
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OptionsError {
     #[error(
-        "--max-connections {requested}: {descriptors} open files are allowed, enough for {allowed} connections (raise it with ulimit -Hn or LimitNOFILE=)"
+        "--max-connections {requested}: {descriptors} open files are allowed, enough for {allowed} connection{} (raise it with ulimit -Hn or LimitNOFILE=)",
+        if *allowed == 1 { "" } else { "s" }
     )]
     Descriptors { requested: u32, descriptors: u64, allowed: u64 },
     #[error(
