@@ -123,3 +123,14 @@ def test_copy_refuses_folders_and_pipes(folder):
     for path in (".", "pipe"):
         with pytest.raises(ValueError, match="copytree"):
             underpass.copy(path, "copy")
+
+
+def test_copytree_refuses_files(folder):
+    (folder / "original").write_text("text")
+    os.symlink("original", "link")
+    os.mkfifo("pipe")
+    for path in ("original", "link", "pipe"):
+        with pytest.raises(NotADirectoryError, match="copy copies files") as caught:
+            underpass.copytree(path, "copy")
+        assert caught.value.filename == path
+    assert not (folder / "copy").exists()

@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use pyo3::prelude::*;
+use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use underpass_copy::{
     CopyObserver, CopyOptions, CopyProgress, CopyTarget, ExcludePattern, ExistingFiles, Follow,
@@ -105,6 +106,12 @@ pub(crate) fn copy(
     if !is_tree && fs::metadata(&source).is_ok_and(|found| !found.is_file()) {
         let message = format!("{} is not a file: copytree copies folders", source.display());
         return Err(pyo3::exceptions::PyValueError::new_err(message));
+    }
+    // A link to a folder is copied as the link that it is.
+    if is_tree && fs::metadata(&source).is_ok_and(|found| !found.is_dir()) {
+        let what = (Errno::NOTDIR.raw_os_error(), "Not a directory (copy copies files)");
+        let error = (what.0, what.1, source.into_os_string());
+        return Err(pyo3::exceptions::PyNotADirectoryError::new_err(error));
     }
     let observer = PythonObserver::default();
     let callbacks = Callbacks { cancel, progress: progress.as_ref() };
