@@ -69,7 +69,7 @@ impl TrialFile {
     fn made(folder: &Path) -> io::Result<Self> {
         let scratch = Scratch::file(&folder.join(NAME))?;
         let file = scratch.dest_file().ok_or(rustix::io::Errno::BADF)?;
-        file.write_all_at(&noise(LEN as usize), 0)?;
+        file.write_all_at(&sample_bytes(), 0)?;
         // A process that has it open for writing gets no lease on it, so it is opened again.
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let file = File::open(path).or_else(|_| file.try_clone())?;
@@ -79,7 +79,7 @@ impl TrialFile {
 
     fn in_memory() -> io::Result<Self> {
         let file: File = memfd_create(NAME, MemfdFlags::CLOEXEC)?.into();
-        file.write_all_at(&noise(LEN as usize), 0)?;
+        file.write_all_at(&sample_bytes(), 0)?;
         Ok(Self { file, name: "a file in memory".to_owned(), folder: None })
     }
 
@@ -133,18 +133,11 @@ fn largest(folder: &Path) -> Option<PathBuf> {
     files.filter(|(_, path)| File::open(path).is_ok()).max().map(|(_, path)| path)
 }
 
-/// Returns pseudorandom bytes, so that no two parts are equal.
-fn noise(len: usize) -> Vec<u8> {
-    let mut state = 0x2545_f491_4f6c_dd1d_u64;
-    let mut bytes = Vec::with_capacity(len + 8);
-    while bytes.len() < len {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        bytes.extend_from_slice(&state.to_le_bytes());
-    }
-    bytes.truncate(len);
-    bytes
+/// Returns the bytes of a sample: multiples of an odd number, so that no two words are equal.
+fn sample_bytes() -> Vec<u8> {
+    (1..=LEN / 8)
+        .flat_map(|index| index.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes())
+        .collect()
 }
 
 /// The number of bytes moved in a trial: more than a small file that is copied through a buffer,
