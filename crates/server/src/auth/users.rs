@@ -285,18 +285,14 @@ impl PendingCheck {
                 users.rules.secret(user).secret.is_plain(&self.password)
                     || users.remembers(user, &self.password, None, Instant::now())
             });
-        is_quick.then(|| self.decide(&mut CheckMemory::default()))
+        is_quick.then(|| self.run(&mut CheckMemory::default()))
     }
 
     /// Checks the password. This takes as long as the cost of its hash demands, up to seconds.
     ///
     /// It never returns [`AccessDecision::Verify`].
     #[must_use]
-    pub fn run(self, memory: &mut CheckMemory) -> AccessDecision {
-        self.decide(memory)
-    }
-
-    fn decide(&self, memory: &mut CheckMemory) -> AccessDecision {
+    pub fn run(&self, memory: &mut CheckMemory) -> AccessDecision {
         let given = (&*self.password, self.client);
         if self.users.verify(self.user, given, memory, Instant::now) {
             self.users.decide(self.user, &self.path, self.right)
