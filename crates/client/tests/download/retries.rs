@@ -172,6 +172,19 @@ fn a_byte_now_and_then_is_no_progress() {
 }
 
 #[test]
+fn bytes_of_small_chunks_count_once_for_the_minimum_rate() {
+    let server = Server::start(|_, stream| {
+        say(stream, "HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n")?;
+        // At most 720 bytes a second.
+        drip(stream, format!("1e\r\n{}\r\n", "x".repeat(30)).as_bytes())
+    });
+    let mut client = Client::new();
+    (client.timeout, client.min_rate) = (Duration::from_millis(500), 1000);
+    client.options.retries = 0;
+    client.fails(&server.url("/"), "too little progress");
+}
+
+#[test]
 fn a_byte_of_each_attempt_is_no_progress() {
     let body = noise(LEN);
     let server = Server::start(move |request, stream| {

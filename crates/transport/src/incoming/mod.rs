@@ -346,7 +346,10 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         if let Some(bytes) = receive_options.progress_every {
             options = options.observe_every(bytes);
         }
-        options = options.stall_detector(&mut self.stall);
+        // The bytes in memory were counted when they were read.
+        if missing != Some(0) {
+            options = options.stall_detector(&mut self.stall);
+        }
         if let Some(cancel) = self.cancel {
             options = options.cancel(cancel);
         }
