@@ -82,7 +82,8 @@ pub enum VaryError {
 /// ```
 pub fn vary_field(name: &str) -> Result<String, VaryError> {
     let lower = name.to_ascii_lowercase();
-    if path_field(&lower, "").is_err() {
+    // Responses that vary by `*` match no other request (RFC 9111 4.1).
+    if lower == "*" || path_field(&lower, "").is_err() {
         return Err(VaryError::Invalid);
     }
     match lower.as_str() {

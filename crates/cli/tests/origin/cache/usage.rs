@@ -41,7 +41,7 @@ fn wrong_usage_is_one_line() {
         refused(&[option, value], &[&format!("{option} needs --origin")]);
     }
     refused(&["--s3-unsigned"], &["--s3-unsigned needs --origin"]);
-    for name in ["Range", "Authorization", "Content-Length", "a b"] {
+    for name in ["Range", "Authorization", "Content-Length", "a b", "*"] {
         let args = ["--origin", "http://localhost/", "--cache", "c", "--vary-on", name];
         refused(&args, &["--vary-on", name]);
     }
@@ -127,7 +127,9 @@ fn the_doctor_tells_how_good_an_origin_is() {
     let object = Object::new(b"hello".to_vec(), "a");
     let private = object.clone().with("Cache-Control: private, max-age=60");
     let varies = object.clone().with("Vary: Accept-Encoding, X-Kind");
+    let always = object.clone().with("Vary: *");
     let origin = Origin::new(move |request, sending| match request.path.as_str() {
+        "/always" => always.send(request, sending),
         "/good" => object.send(request, sending),
         "/plain" => sending.answer("HTTP/1.1 200 OK", b"hello"),
         "/private" => private.send(request, sending),
@@ -156,6 +158,9 @@ fn the_doctor_tells_how_good_an_origin_is() {
         let (code, states) = examine(path);
         assert_eq!((code, states[4].as_str()), (Some(3), "caching closed"), "{states:?}");
     }
+    // A field of this name cannot be passed on.
+    let found = run(["doctor", "--origin", &format!("{}always", origin.url())]).failed(3, &[]);
+    assert!(found.text().contains("let the origin send no Vary: *"), "{}", found.text());
     let (_, states) = examine("none");
     assert_eq!(states[2], "file closed");
     origin.end();

@@ -139,6 +139,9 @@ impl Contact {
             NotStored::Varies => ("Vary", "name the request headers in Vary by --vary-on"),
         };
         let value = self.response.fields.text(field).filter(|_| why != NotStored::Cookie);
+        let varies_always =
+            why == NotStored::Varies && value.as_ref().is_some_and(|it| it.contains('*'));
+        let remedy = if varies_always { "let the origin send no Vary: *" } else { remedy };
         let value = value.map_or_else(String::new, |value| format!(": {value}"));
         Some(
             Finding::closed("caching")
