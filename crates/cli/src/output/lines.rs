@@ -18,6 +18,7 @@ use underpass_sys::was_closed;
 use underpass_transport::tls::Pin;
 
 use super::printable::{self, one_line};
+use super::shared::write_all;
 use crate::args::ShowArgs;
 use crate::clap_message::clap_message;
 use crate::failure::{Failure, WithPath};
@@ -126,7 +127,7 @@ pub(crate) fn pin(pin: Pin) {
 
 /// Prints a generated text unchanged on standard output.
 pub(crate) fn bytes(bytes: &[u8]) {
-    print(|| std::io::stdout().write_all(bytes));
+    print(|| write_all(std::io::stdout(), bytes));
 }
 
 /// Calls `write`, which prints on standard output, and remembers its failure.
@@ -267,7 +268,7 @@ fn write_error(text: &str) -> std::io::Result<()> {
             sink(text.as_bytes());
             Ok(())
         }
-        None => std::io::stderr().write_all(text.as_bytes()),
+        None => write_all(std::io::stderr(), text.as_bytes()),
     }
 }
 

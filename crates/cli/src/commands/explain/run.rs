@@ -70,17 +70,16 @@ impl<'a> Destination<'a> {
             Self::Open(path) => {
                 let target = target(path)?;
                 let text = format!("{text}\n");
-                target
-                    .file()
-                    .write_all(text.as_bytes())
+                output::write_all(target.file(), text.as_bytes())
                     .with_path(Action::Writing, target.path())?;
                 target.finish(text.len() as u64)?;
             }
-            Self::File(mut file, path) => {
+            Self::File(file, path) => {
                 if file.metadata().is_ok_and(|found| found.is_file()) {
                     file.set_len(0).with_path(Action::Writing, path)?;
                 }
-                writeln!(file, "{text}").with_path(Action::Writing, path)?;
+                output::write_all(&file, format!("{text}\n").as_bytes())
+                    .with_path(Action::Writing, path)?;
             }
         }
         Ok(())

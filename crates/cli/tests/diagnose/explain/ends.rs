@@ -1,12 +1,15 @@
 //! How programs begin and end, and how that is reported.
 
 use std::fs;
-use std::io::{Seek, SeekFrom, Write};
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
 
 use crate::explain::scene::{Scene, free_port, python};
-use crate::rig::{Running, has, run, until};
+use crate::rig::{Running, has, piped, run, until};
 
 #[test]
 fn the_exit_code_is_that_of_the_program() {
@@ -248,4 +251,30 @@ fn a_refused_ptrace_is_one_line_with_a_remedy() {
         "{stderr}"
     );
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
+}
+
+#[test]
+fn a_full_pipe_that_the_program_made_non_blocking_gets_the_receipt() {
+    let Some(python) = python() else { return };
+    let scene = Scene::new(1);
+    // It fills its standard error, which stays non-blocking, as programs leave it that use an event loop.
+    let program = "import os
+os.set_blocking(2, False)
+try:
+    while os.write(2, b'x' * 1000): pass
+except BlockingIOError: open('full', 'w')";
+    for destination in [&[][..], &["-o", "/dev/stderr"], &["-o", "/dev/fd/2"]] {
+        let _ = fs::remove_file(scene.path("full"));
+        let mut command = piped(env!("CARGO_BIN_EXE_underpass"));
+        command.arg("explain").args(destination).args(["--json", "--", python, "-c", program]);
+        let mut running = command.current_dir(scene.folder.path()).spawn().unwrap();
+        until("the pipe", || scene.path("full").exists());
+        // Long enough for the program to end. A receipt that is still to be written is not lost.
+        std::thread::sleep(Duration::from_millis(300));
+        let mut stderr = String::new();
+        running.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        assert_eq!(running.wait().unwrap().code(), Some(0), "{}", stderr.trim_start_matches('x'));
+        let receipt = serde_json::from_str(stderr.trim_start_matches('x'));
+        assert_eq!(receipt.map(|it: Value| it["exit_code"].clone()).ok(), Some(0.into()));
+    }
 }
