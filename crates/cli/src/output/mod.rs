@@ -3,8 +3,7 @@
 mod lines;
 pub(crate) mod printable;
 mod progress;
-mod shared;
+pub(crate) mod shared;
 
 pub(crate) use lines::*;
 pub(crate) use progress::{ProgressMeter, ProgressPosition};
-pub(crate) use shared::write_all;

@@ -16,7 +16,7 @@ use underpass_sys::was_closed;
 
 use super::print;
 use crate::failure::{Failure, Result, WithPath};
-use crate::output;
+use crate::output::{self, shared::write_all};
 use crate::receipt::Alphabet;
 
 /// The arguments of `explain`.
@@ -70,7 +70,7 @@ impl<'a> Destination<'a> {
             Self::Open(path) => {
                 let target = target(path)?;
                 let text = format!("{text}\n");
-                output::write_all(target.file(), text.as_bytes())
+                write_all(target.file(), text.as_bytes())
                     .with_path(Action::Writing, target.path())?;
                 target.finish(text.len() as u64)?;
             }
@@ -78,7 +78,7 @@ impl<'a> Destination<'a> {
                 if file.metadata().is_ok_and(|found| found.is_file()) {
                     file.set_len(0).with_path(Action::Writing, path)?;
                 }
-                output::write_all(&file, format!("{text}\n").as_bytes())
+                write_all(&file, format!("{text}\n").as_bytes())
                     .with_path(Action::Writing, path)?;
             }
         }
