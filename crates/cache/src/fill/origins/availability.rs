@@ -36,7 +36,7 @@ pub(super) struct AskedObject<'k> {
     pub(super) digest: &'k KeyDigest,
     /// Whether the request continues a body.
     pub(super) is_resumed: bool,
-    /// Whether no other origin may have the object.
+    /// Whether no other server may have the object.
     pub(super) is_only: bool,
 }
 

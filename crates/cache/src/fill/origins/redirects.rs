@@ -107,6 +107,8 @@ impl Redirects {
         request: &Request<'_>,
         asked: AskedObject<'_>,
     ) -> Result<(OpenResponse<'static>, bool), RedirectFailure> {
+        // Other origins may redirect to the same host.
+        let asked = AskedObject { is_only: true, ..asked };
         let may_go_inside = peer_of(&answer.connection).is_ok_and(|peer| !is_public(peer));
         for number in 0..=MAX_REDIRECTS {
             let next = answer

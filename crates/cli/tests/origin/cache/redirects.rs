@@ -118,3 +118,25 @@ fn a_redirect_that_leads_to_a_silent_host_is_remembered() {
     until("an answer of the host", || node.get("/6").status == 200);
     node.get("/7").assert_is(200, b"hello");
 }
+
+#[test]
+fn a_host_of_several_origins_is_not_skipped_for_one_late_file() {
+    let gate = Gate::default();
+    let held = gate.clone();
+    let store = Origin::new(move |request, sending| {
+        if request.path == "/late" {
+            held.wait();
+        }
+        sending.answer("HTTP/1.1 200 OK\nETag: \"a\"", b"hello");
+    });
+    let [first, second] = [(); 2].map(|()| {
+        let base = store.address.clone();
+        redirecting(move |path| format!("http://{base}{path}"))
+    });
+    let second = second.url();
+    let args = ["--origin", &second, "--origin-redirect", &store.address, "--timeout", "1"];
+    let node = Node::new(&first.url(), &args);
+    assert_eq!(node.get("/late").status, 504);
+    node.get("/other").assert_is(200, b"hello");
+    gate.open();
+}
