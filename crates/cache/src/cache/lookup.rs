@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use underpass_protocol::caching::{CacheStatus, Forward, Use};
 
-use super::{Cache, Lookup};
+use super::{Cache, CacheEntry, Lookup};
 use crate::error::{CacheError, CacheErrorKind};
 use crate::fill::{self, BufferedResponse, ObjectRequest};
 use crate::key::CacheKey;
@@ -62,8 +62,27 @@ impl Cache {
                 return found;
             }
         }
+        if let Some(entry) = self.stale_entry(&object, request) {
+            return Lookup::Entry(entry);
+        }
         let cache = CacheStatus { forward: Some(Forward::UriMiss), ..CacheStatus::default() };
         Lookup::Failed { error: CacheErrorKind::Busy.into(), retry_after: None, cache }
+    }
+
+    /// Returns the stale version of an object if it may be used on errors, such as that the origin
+    /// cannot be asked because too many other requests wait for it.
+    fn stale_entry(
+        &self,
+        object: &Arc<CachedObject>,
+        request: &ObjectRequest,
+    ) -> Option<Box<CacheEntry>> {
+        let current = object.state().current.clone().filter(|current| current.is_servable())?;
+        if !self.shared.is_usable_on_error(&object.key, &current) {
+            return None;
+        }
+        let detail = Some(CacheErrorKind::Busy.label());
+        let cache = CacheStatus { detail, ..CacheStatus::default() };
+        Some(self.entry(object, current, cache, request))
     }
 
     /// Uses the current state of an object, and starts a fetch if that is insufficient. A request

@@ -87,7 +87,9 @@ fn stale_files_do_not_wait_for_one_another_if_the_only_origin_hangs() {
     for client in clients {
         let reply = client.finish();
         reply.assert_is(200, b"hello");
-        assert!(reply.cache().contains("detail=origin-timeout"), "{}", reply.cache());
+        // On a busy machine some may wait for a thread as long as for the origin.
+        let whys = ["detail=origin-timeout", "detail=busy"];
+        assert!(whys.iter().any(|why| reply.cache().contains(why)), "{}", reply.cache());
     }
     // There are 16 threads for validations.
     assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());

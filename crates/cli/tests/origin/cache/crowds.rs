@@ -92,7 +92,7 @@ fn no_client_waits_without_limit_for_slow_files_of_others() {
     let object = Object::new(noise(12 * MIB), "a");
     let bytes = &object.bytes;
     let (origin, gate) = trickling(&object, |request| request.path.starts_with("/slow/"));
-    let node = Node::new(&origin.url(), &["--timeout", "2"]);
+    let node = Node::new(&origin.url(), &["--timeout", "4"]);
     node.range("/part", "0-0").assert_is(206, &bytes[..1]);
     let slow = |number| node.client("GET", &format!("/slow/{number}"), &[]);
     let mut clients: Vec<_> = (0..64).map(slow).collect();
@@ -116,7 +116,7 @@ fn no_client_waits_without_limit_for_slow_parts_of_others() {
     let bytes = &object.bytes;
     let is_first = |request: &Request| request.field("range") == Some("bytes=0-1048575");
     let (origin, gate) = trickling(&object, move |request| !is_first(request));
-    let node = Node::new(&origin.url(), &["--timeout", "2"]);
+    let node = Node::new(&origin.url(), &["--timeout", "4"]);
     node.range("/a", "0-0").assert_is(206, &bytes[..1]);
     // From the end, so that none reads ahead into the next one.
     let starts = (3..35).rev().map(|mib| mib * MIB);
