@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use underpass_protocol::caching::{CacheStatus, Forward, Use};
 
-use super::{Cache, CacheEntry, Lookup};
+use super::{Cache, Lookup};
 use crate::error::{CacheError, CacheErrorKind};
 use crate::fill::{self, BufferedResponse, ObjectRequest};
 use crate::key::CacheKey;
@@ -62,27 +62,22 @@ impl Cache {
                 return found;
             }
         }
-        if let Some(entry) = self.stale_entry(&object, request) {
-            return Lookup::Entry(entry);
-        }
-        let cache = CacheStatus { forward: Some(Forward::UriMiss), ..CacheStatus::default() };
-        Lookup::Failed { error: CacheErrorKind::Busy.into(), retry_after: None, cache }
+        self.when_busy(&object, request)
     }
 
-    /// Returns the stale version of an object if it may be used on errors, such as that the origin
-    /// cannot be asked because too many other requests wait for it.
-    fn stale_entry(
-        &self,
-        object: &Arc<CachedObject>,
-        request: &ObjectRequest,
-    ) -> Option<Box<CacheEntry>> {
-        let current = object.state().current.clone().filter(|current| current.is_servable())?;
-        if !self.shared.is_usable_on_error(&object.key, &current) {
-            return None;
+    /// Answers a request for which the origin cannot be asked: by the stale version, if that may be
+    /// used on errors.
+    fn when_busy(&self, object: &Arc<CachedObject>, request: &ObjectRequest) -> Lookup {
+        let why = CacheErrorKind::Busy;
+        let current = object.state().current.clone().filter(|current| current.is_servable());
+        match current.filter(|current| self.shared.is_usable_on_error(&object.key, current)) {
+            Some(current) => self.entry_now(object, current, Some(why.label()), request),
+            None => {
+                let forward = Some(Forward::UriMiss);
+                let cache = CacheStatus { forward, ..CacheStatus::default() };
+                Lookup::Failed { error: why.into(), retry_after: None, cache }
+            }
         }
-        let detail = Some(CacheErrorKind::Busy.label());
-        let cache = CacheStatus { detail, ..CacheStatus::default() };
-        Some(self.entry(object, current, cache, request))
     }
 
     /// Uses the current state of an object, and starts a fetch if that is insufficient. A request
@@ -108,7 +103,7 @@ impl Cache {
             }
             LookupPlan::Serve { current, detail } => {
                 drop(state);
-                self.entry_now(object, current, detail, request)
+                LookupStep::Done(Box::new(self.entry_now(object, current, detail, request)))
             }
             LookupPlan::ServeAndRevalidate(current) => {
                 let permit = self.shared.clients.acquire(request.client);
@@ -120,7 +115,8 @@ impl Cache {
                     let request = ObjectRequest { range: None, ..request.clone() };
                     self.start_fetch(object, pending, &request, permit, true);
                 }
-                self.entry_now(object, current, Some("revalidating"), request)
+                let found = self.entry_now(object, current, Some("revalidating"), request);
+                LookupStep::Done(Box::new(found))
             }
             LookupPlan::FetchAlone { why_relayed } => {
                 drop(state);
@@ -200,9 +196,9 @@ impl Cache {
         current: Arc<ObjectVersion>,
         detail: Option<&'static str>,
         request: &ObjectRequest,
-    ) -> LookupStep {
+    ) -> Lookup {
         let cache = CacheStatus { detail, ..CacheStatus::default() };
-        LookupStep::Done(Box::new(Lookup::Entry(self.entry(object, current, cache, request))))
+        Lookup::Entry(self.entry(object, current, cache, request))
     }
 
     /// Starts a fetch on another thread. If the object was not loaded yet, the folder is searched

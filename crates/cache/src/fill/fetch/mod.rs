@@ -21,7 +21,6 @@ use crate::error::{CacheErrorKind, ResponseFault};
 use crate::fill::body::{Fill, relay};
 use crate::fill::buffered::BufferedResponse;
 use crate::fill::origins::{OriginFailure, OriginResponse, host_of};
-
 use crate::fill::relay::Relay;
 use crate::fill::request::{ObjectRequest, file_request, send};
 use crate::object::{CachedObject, FetchGuard, FetchOutcome, Replacement};
