@@ -136,12 +136,10 @@ impl Contact {
                 ("Cache-Control", "let the origin send Cache-Control: max-age=3600")
             }
             NotStored::Cookie => ("Set-Cookie", "let the origin set no cookies with files"),
+            NotStored::Varies if self.varies_always() => ("Vary", "let the origin send no Vary: *"),
             NotStored::Varies => ("Vary", "name the request headers in Vary by --vary-on"),
         };
         let value = self.response.fields.text(field).filter(|_| why != NotStored::Cookie);
-        let varies_always =
-            why == NotStored::Varies && value.as_ref().is_some_and(|it| it.contains('*'));
-        let remedy = if varies_always { "let the origin send no Vary: *" } else { remedy };
         let value = value.map_or_else(String::new, |value| format!(": {value}"));
         Some(
             Finding::closed("caching")
@@ -149,6 +147,11 @@ impl Contact {
                 .consequence("each request is sent to the origin, and nothing is kept")
                 .remedy(remedy),
         )
+    }
+
+    /// Returns whether no other request can have the same response (RFC 9110 12.5.5).
+    fn varies_always(&self) -> bool {
+        self.response.fields.text("vary").is_some_and(|names| names.contains('*'))
     }
 
     fn version(&self, again: Option<&StrongValidator>) -> Finding {
