@@ -103,9 +103,9 @@ def copytree(
 ) -> Receipt:
     """Copies a folder with everything in it like ``underpass cp -rT``, and returns the receipt.
 
-    ``dst`` is the new name of the folder; if it exists, the two are merged. If ``src`` is no folder,
-    `NotADirectoryError` is raised. If something cannot be
-    copied, everything else is, and then `Error` is raised: its receipt lists the ``errors``.
+    ``dst`` is the new name of the folder; if it exists, the two are merged. If ``src`` is not a
+    folder, `NotADirectoryError` is raised. If something cannot be copied, everything else is, and
+    then `Error` is raised: its receipt lists the ``errors``.
 
     >>> import underpass
     >>> from pathlib import Path
